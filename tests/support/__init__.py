@@ -1,0 +1,1 @@
+"""What tests share: recordings, and the bridge as a process."""
