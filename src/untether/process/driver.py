@@ -1,0 +1,190 @@
+"""The driver: moves bytes, inputs and time between one session and one agent process, for every engine.
+
+All that changes a session goes through one lock, so steps never overlap and a session's history has one order. An
+input is stored before any effect of it leaves. Lines for the agent carry the place at which they arose, and are
+handed to the process without waiting, so a full pipe never stops the reading of the agent's output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import anyio
+import anyio.abc
+import structlog
+
+from ..clock import Clock
+from ..model import UntetherEvent
+from ..session import Answer, Begin, Call, CallResult, End, EngineSession, Input, Place, ReadFile, Step, Tick, apply
+from .host import DEFAULT_LADDER, AgentProcess, Line, Receipt, Rung
+
+log = structlog.get_logger(__name__)
+
+# Work to be done in the transaction that stores an input (the claim of a tap, the hand-over of a message). It gets
+# the database connection and may raise to refuse the input.
+Also = Callable[[Any], None]
+
+
+class InputLog(Protocol):
+    """Where the inputs of one process are stored."""
+
+    async def append(self, item: Input, offset: int, now: float, also: Also | None) -> int:
+        """Commit `item`, and what `also` does, and return its ordinal. When `also` raises, nothing is stored."""
+
+
+class Effects(Protocol):
+    """What becomes of the events of a step."""
+
+    async def apply(self, events: Sequence[UntetherEvent], place: Place, now: float) -> None:
+        """Commit the durable effects of `events` together with `place`, then show them."""
+
+    async def settled(self) -> None:
+        """A batch of lines or an input was worked off; waits may have changed."""
+
+
+class Ended(RuntimeError):
+    """The process has ended; it takes no more inputs."""
+
+
+class Driver:
+    """One live process. `run()` lives as long as the agent; `submit()` may be called from any task meanwhile."""
+
+    def __init__(
+        self,
+        session: EngineSession,
+        process: AgentProcess,
+        *,
+        inputs: InputLog,
+        effects: Effects,
+        clock: Clock,
+        ladder: Sequence[Rung] = DEFAULT_LADDER,
+        place: Place | None = None,
+    ) -> None:
+        self.session = session
+        self.process = process
+        self._inputs = inputs
+        self._effects = effects
+        self._clock = clock
+        self._ladder = ladder
+        start = place or Place(0, 0)
+        self.offset = start.offset
+        self._ordinal = start.ordinal
+        self._now = 0.0
+        self._lock = anyio.Lock()
+        self._deadline: float | None = None
+        self._deadline_changed = anyio.Event()
+        self._stopping = False
+        self.ended = False
+
+    async def run(
+        self, begin: Begin | None = None, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Begin the session (when `begin` is given), feed lines until the agent has ended, then end the session.
+
+        Started when the beginning is stored and on its way. Cancelling leaves the agent as it is.
+        """
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            tasks.start_soon(self._keep_time)
+            if begin is not None:
+                await self.submit(begin)
+            task_status.started()
+            async for batch in self.process.batches():
+                await self._feed(batch)
+            exit = await self.process.wait()
+            await self.submit(End(exit))
+            tasks.cancel_scope.cancel()
+
+    async def submit(self, item: Input, also: Also | None = None) -> list[Receipt]:
+        """Store `item`, apply it, and return receipts of the lines it sends to the agent.
+
+        Raises Ended when the process has ended, and what `also` raised when it refused.
+        """
+        async with self._lock:
+            if self.ended:
+                raise Ended
+            # Once stored an input must also be applied, or the fold would differ from what happened.
+            with anyio.CancelScope(shield=True):
+                now = self._advance(self._clock.now())
+                self._ordinal = await self._inputs.append(item, self.offset, now, also)
+                if isinstance(item, End):
+                    self.ended = True
+                receipts = await self._handle(apply(self.session, item, now), now)
+                await self._effects.settled()
+        return receipts
+
+    async def _feed(self, batch: Sequence[Line]) -> None:
+        async with self._lock:
+            for line in batch:
+                self.offset = line.end
+                now = self._advance(line.time)
+                step = self.session.skipped(line.skipped, now) if line.skipped else self.session.feed(line.data, now)
+                if not step.empty:
+                    await self._handle(step, now)
+                else:
+                    self._set_deadline(step.deadline)
+            await self._effects.settled()
+
+    async def _handle(self, step: Step, now: float) -> list[Receipt]:
+        self._set_deadline(step.deadline)
+        if step.events:
+            await self._effects.apply(step.events, Place(self.offset, self._ordinal), now)
+        receipts = [
+            self.process.write(Place(self.offset, self._ordinal, index), data) for index, data in enumerate(step.writes)
+        ]
+        for call in step.calls:
+            self._tasks.start_soon(self._look_up, call)
+        if step.stop and not self._stopping:
+            self._stopping = True
+            self._tasks.start_soon(self.process.stop, self._ladder)
+        elif step.close_stdin:
+            self._tasks.start_soon(self.process.close_stdin)
+        return receipts
+
+    async def _look_up(self, call: Call) -> None:
+        await self.submit(Answer(call.call_id, await read_file(call)))
+
+    async def _keep_time(self) -> None:
+        while True:
+            deadline, changed = self._deadline, self._deadline_changed
+            if deadline is None:
+                await changed.wait()
+                continue
+            with anyio.move_on_after(max(0.0, deadline - self._clock.now())):
+                await changed.wait()
+                continue
+            await self._tick(deadline)
+
+    async def _tick(self, deadline: float) -> None:
+        async with self._lock:
+            if self.ended or self._deadline != deadline:
+                return
+            with anyio.CancelScope(shield=True):
+                now = self._advance(max(self._clock.now(), deadline))
+                step = self.session.tick(now)
+                self._set_deadline(step.deadline)
+                if not step.empty:
+                    self._ordinal = await self._inputs.append(Tick(), self.offset, now, None)
+                    await self._handle(step, now)
+                    await self._effects.settled()
+
+    def _advance(self, now: float) -> float:
+        self._now = max(self._now, now)
+        return self._now
+
+    def _set_deadline(self, deadline: float | None) -> None:
+        if deadline != self._deadline:
+            self._deadline = deadline
+            self._deadline_changed.set()
+            self._deadline_changed = anyio.Event()
+
+
+async def read_file(call: ReadFile) -> CallResult:
+    """Answer a session's call for a file: its text, cut at the limit, or why it could not be read."""
+    try:
+        async with await anyio.open_file(call.path, "rb") as file:
+            data = await file.read(call.limit)
+    except OSError as error:
+        return CallResult(error=error.strerror or str(error))
+    return CallResult(text=data.decode("utf-8", "replace"))

@@ -1,0 +1,233 @@
+"""The engine session protocol: one agent process as a deterministic state machine without I/O.
+
+Inputs and lines go in, a `Step` comes out. What a session may know arrives in `StartFacts` or as an input, time
+arrives as an argument, ids are derived from the process and the place. So the state of a session is a fold over two
+stored streams, the lines that the agent printed and the inputs, and folding them again gives the same state.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Protocol, TypeAlias
+
+import msgspec
+
+from .model import Decision, Record, ResumeToken, UntetherEvent, Wait
+
+
+class Place(Record, frozen=True, order=True):
+    """Where in a process's history something happened; places only grow.
+
+    `offset` counts bytes of the agent's stdout, `ordinal` counts inputs, `index` counts lines within one step.
+    """
+
+    offset: int
+    ordinal: int
+    index: int = 0
+
+
+class Attachment(Record, frozen=True):
+    """A file that comes with a prompt. `path` is on this machine."""
+
+    path: str
+    name: str
+    mime: str = ""
+
+
+class Prompt(Record, frozen=True):
+    """One message for the agent. `id` is a UUID, fresh for every message: engines use it to drop repeats."""
+
+    id: str
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+
+
+class Capabilities(Record, frozen=True):
+    """What an engine can do; shown to people and asked by the conversation in place of engine names."""
+
+    interactive_permissions: bool = False
+    questions: bool = False
+    plan: bool = False
+    steer: bool = False
+    followup: bool = False
+    interrupt: bool = False
+    set_model: bool = False
+    images: bool = False
+    cost: bool = False
+    resume: bool = True
+    continue_latest: bool = False
+
+
+class StartFacts(Record, frozen=True):
+    """All that a session may know from outside, frozen when its process is made and stored with it."""
+
+    process_id: str
+    engine: str
+    cwd: str
+    cli_version: str = ""
+    features: tuple[str, ...] = ()
+    resume: ResumeToken | None = None
+    continue_latest: bool = False
+    settings: dict[str, Any] = {}
+    totals: dict[str, float] = {}
+
+
+# ------------------------------------------------------------------------------------------------ what comes out
+
+
+class ReadFile(Record, frozen=True, tag="read_file"):
+    """Ask for a file of the agent's; the answer is its text, cut at `limit` bytes, or an error."""
+
+    call_id: str
+    path: str
+    limit: int
+
+
+Call: TypeAlias = ReadFile
+
+
+class CallResult(Record, frozen=True):
+    text: str = ""
+    error: str = ""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """All that one input or line brought about.
+
+    `writes` are whole lines for the agent's stdin, newline included. `deadline` is the epoch second at which the
+    session wants a `tick`, None for none; it replaces the former one. `stop` asks for the end of the process.
+    """
+
+    events: tuple[UntetherEvent, ...] = ()
+    writes: tuple[bytes, ...] = ()
+    calls: tuple[Call, ...] = ()
+    deadline: float | None = None
+    close_stdin: bool = False
+    stop: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """True when nothing leaves (a deadline alone does not count)."""
+        return not (self.events or self.writes or self.calls or self.close_stdin or self.stop)
+
+
+# -------------------------------------------------------------------------------------------------- what goes in
+
+
+class ProcessExit(Record, frozen=True):
+    """How an agent ended: its exit code, or the signal that ended it. `stderr_tail` is its last words."""
+
+    code: int | None = None
+    signal: str = ""
+    stderr_tail: str = ""
+    stopped: bool = False  # we asked for it
+    note: str = ""
+
+
+class SetModel(Record, frozen=True, tag="set_model"):
+    model: str | None = None
+
+
+class SetPermissionMode(Record, frozen=True, tag="set_permission_mode"):
+    mode: str
+
+
+SessionChange: TypeAlias = SetModel | SetPermissionMode
+
+
+class Begin(Record, frozen=True, tag="begin"):
+    start: StartFacts
+    prompt: Prompt
+
+
+class Decide(Record, frozen=True, tag="decide"):
+    interaction_id: str
+    decision: Decision
+
+
+class Say(Record, frozen=True, tag="say"):
+    prompt: Prompt
+    when: Literal["now", "next"] = "next"
+
+
+class Interrupt(Record, frozen=True, tag="interrupt"):
+    pass
+
+
+class Configure(Record, frozen=True, tag="configure"):
+    change: SessionChange
+
+
+class Answer(Record, frozen=True, tag="answer"):
+    call_id: str
+    result: CallResult
+
+
+class Tick(Record, frozen=True, tag="tick"):
+    pass
+
+
+class End(Record, frozen=True, tag="end"):
+    exit: ProcessExit
+
+
+Input: TypeAlias = Begin | Decide | Say | Interrupt | Configure | Answer | Tick | End
+
+
+class EngineSession(Protocol):
+    """One agent process. Every method takes `now`, wall time in epoch seconds that never goes back."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+    @property
+    def waits(self) -> tuple[Wait, ...]: ...
+
+    def begin(self, start: StartFacts, prompt: Prompt, now: float) -> Step:
+        """The process was made: greet the agent and hand it the first message."""
+
+    def feed(self, line: bytes, now: float) -> Step:
+        """One line of the agent's stdout, without its newline."""
+
+    def decide(self, interaction_id: str, decision: Decision, now: float) -> Step:
+        """A person decided. A decision on something no longer open gives an empty step."""
+
+    def say(self, prompt: Prompt, when: Literal["now", "next"], now: float) -> Step:
+        """A further message; `now` asks for the earliest place the engine has, `next` for after this turn."""
+
+    def interrupt(self, now: float) -> Step:
+        """End the running turn; the session stays usable."""
+
+    def configure(self, change: SessionChange, now: float) -> Step:
+        """Model or permission mode for what comes."""
+
+    def answer(self, call_id: str, result: CallResult, now: float) -> Step:
+        """An outside fact that the session asked for."""
+
+    def tick(self, now: float) -> Step:
+        """The deadline has come."""
+
+    def skipped(self, length: int, now: float) -> Step:
+        """A line of `length` bytes was over the limit of the line reader and is lost to the session."""
+
+    def end(self, exit: ProcessExit, now: float) -> Step:
+        """The agent has ended and its output is read: close what is open, complete what was not."""
+
+
+def apply(session: EngineSession, item: Input, now: float) -> Step:
+    """Feed one stored input to a session."""
+    match item:
+        case Begin(start, prompt):
+            return session.begin(start, prompt, now)
+        case Decide(interaction_id, decision):
+            return session.decide(interaction_id, decision, now)
+        case Say(prompt, when):
+            return session.say(prompt, when, now)
+        case Interrupt():
+            return session.interrupt(now)
+        case Configure(change):
+            return session.configure(change, now)
+        case Answer(call_id, result):
+            return session.answer(call_id, result, now)
+        case Tick():
+            return session.tick(now)
+        case End(exit):
+            return session.end(exit, now)
