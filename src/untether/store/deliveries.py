@@ -1,0 +1,202 @@
+"""The owner of `deliveries`: everything that must arrive, in order within its group, and what became of it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from ..model import Record
+from ..transport import Card, ChatRef, Priority
+
+Role = Literal["status", "answer", "interaction", "notice"]
+Act = Literal["send", "edit", "delete"]
+MAX_ATTEMPTS = 2  # a send whose fate is unknown is repeated once, never more
+
+
+class Delivery(Record, frozen=True):
+    id: int
+    group: int
+    chat: ChatRef
+    act: Act
+    role: Role
+    priority: int
+    card: Card | None
+    target: int | None
+    run_id: int | None
+    interaction: str | None
+    state: str
+    attempts: int
+    message_id: str | None
+
+
+_SELECT = (
+    "SELECT id, grp, transport, chat, thread, act, role, priority, card, target, run_id, interaction, state, attempts,"
+    " message_id FROM deliveries"
+)
+_CARD = msgspec.json.Decoder(Card)
+
+
+def _delivery(row: Any) -> Delivery:
+    card = None if row[8] is None else _CARD.decode(row[8])
+    return Delivery(row[0], row[1], ChatRef(row[2], row[3], row[4]), row[5], row[6], row[7], card, *row[9:])
+
+
+def _insert(conn: sqlite3.Connection, chat: ChatRef, now: float, **values: Any) -> int:
+    card = values.pop("card", None)
+    columns = {
+        "transport": chat.transport,
+        "chat": chat.chat,
+        "thread": chat.thread,
+        "card": None if card is None else msgspec.json.encode(card),
+        "created": now,
+        "grp": 0,
+        **values,
+    }
+    names = ", ".join(columns)
+    marks = ", ".join("?" * len(columns))
+    cursor = conn.execute(f"INSERT INTO deliveries ({names}) VALUES ({marks})", tuple(columns.values()))
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
+
+
+def add_send(
+    conn: sqlite3.Connection,
+    chat: ChatRef,
+    parts: Sequence[Card],
+    role: Role,
+    now: float,
+    *,
+    priority: int | None = None,
+    run_id: int | None = None,
+    interaction: str | None = None,
+) -> list[int]:
+    """Add the parts of one message as a group and return their ids."""
+    if priority is None:
+        priority = {"interaction": Priority.INTERACTION, "answer": Priority.ANSWER}.get(role, Priority.NOTICE)
+    ids: list[int] = []
+    for part in parts:
+        ids.append(
+            _insert(
+                conn,
+                chat,
+                now,
+                act="send",
+                role=role,
+                priority=priority,
+                card=part,
+                run_id=run_id,
+                interaction=interaction,
+            )
+        )
+        conn.execute("UPDATE deliveries SET grp = ? WHERE id = ?", (ids[0], ids[-1]))
+    return ids
+
+
+def add_edit(conn: sqlite3.Connection, target: int, card: Card, now: float, *, priority: int) -> int | None:
+    """Replace a sent part; it leaves when the part has a message id. An edit not sent yet is replaced by this one."""
+    sent = get(conn, target)
+    if sent is None or sent.state == "failed":
+        return None
+    conn.execute("DELETE FROM deliveries WHERE act = 'edit' AND target = ? AND state = 'pending'", (target,))
+    made = _insert(
+        conn,
+        sent.chat,
+        now,
+        act="edit",
+        role=sent.role,
+        priority=priority,
+        card=card,
+        target=target,
+        run_id=sent.run_id,
+        interaction=sent.interaction,
+    )
+    conn.execute("UPDATE deliveries SET grp = id WHERE id = ?", (made,))
+    return made
+
+
+def add_delete(conn: sqlite3.Connection, target: int, now: float) -> int | None:
+    """Remove a sent part. A part that has not left yet is dropped instead."""
+    sent = get(conn, target)
+    if sent is None or sent.state == "failed":
+        return None
+    if sent.state == "pending" and sent.attempts == 0:
+        conn.execute("UPDATE deliveries SET state = 'failed', error = 'no longer needed' WHERE id = ?", (target,))
+        return None
+    conn.execute("DELETE FROM deliveries WHERE act = 'edit' AND target = ? AND state = 'pending'", (target,))
+    made = _insert(
+        conn, sent.chat, now, act="delete", role=sent.role, priority=Priority.DELETE, target=target, run_id=sent.run_id
+    )
+    conn.execute("UPDATE deliveries SET grp = id WHERE id = ?", (made,))
+    return made
+
+
+def get(conn: sqlite3.Connection, delivery_id: int) -> Delivery | None:
+    row = conn.execute(f"{_SELECT} WHERE id = ?", (delivery_id,)).fetchone()
+    return None if row is None else _delivery(row)
+
+
+def chats_with_pending(conn: sqlite3.Connection) -> list[tuple[str, str]]:
+    """(transport, chat) pairs that have something to send."""
+    rows = conn.execute("SELECT DISTINCT transport, chat FROM deliveries WHERE state IN ('pending', 'sending')")
+    return [(row[0], row[1]) for row in rows]
+
+
+def next_of_chat(conn: sqlite3.Connection, transport: str, chat: str) -> Delivery | None:
+    """What leaves next: the best priority, the oldest group, the first open part; an edit waits for its target."""
+    row = conn.execute(
+        f"{_SELECT} AS d WHERE transport = ? AND chat = ? AND state IN ('pending', 'sending')"
+        " AND (target IS NULL OR"
+        " (SELECT t.state FROM deliveries t WHERE t.id = d.target) NOT IN ('pending', 'sending'))"
+        " ORDER BY priority, grp, id LIMIT 1",
+        (transport, chat),
+    ).fetchone()
+    return None if row is None else _delivery(row)
+
+
+def sending(conn: sqlite3.Connection, delivery_id: int) -> bool:
+    """About to leave. False when its fate is unknown too often: then it is given up as `unknown`."""
+    (attempts,) = conn.execute("SELECT attempts FROM deliveries WHERE id = ?", (delivery_id,)).fetchone()
+    state = "sending" if attempts < MAX_ATTEMPTS else "unknown"
+    conn.execute(
+        "UPDATE deliveries SET state = ?, attempts = attempts + 1 WHERE id = ?",
+        (state, delivery_id),
+    )
+    return state == "sending"
+
+
+def not_sent(conn: sqlite3.Connection, delivery_id: int) -> None:
+    """It certainly did not leave; the attempt does not count."""
+    conn.execute(
+        "UPDATE deliveries SET state = 'pending', attempts = MAX(attempts - 1, 0) WHERE id = ?", (delivery_id,)
+    )
+
+
+def sent(conn: sqlite3.Connection, delivery_id: int, message_id: str | None, now: float) -> None:
+    conn.execute(
+        "UPDATE deliveries SET state = 'sent', message_id = COALESCE(?, message_id), sent = ? WHERE id = ?",
+        (message_id, now, delivery_id),
+    )
+
+
+def failed(conn: sqlite3.Connection, delivery_id: int, error: str) -> None:
+    conn.execute("UPDATE deliveries SET state = 'failed', error = ? WHERE id = ?", (error, delivery_id))
+
+
+def of_message(conn: sqlite3.Connection, chat: ChatRef, message_id: str) -> Delivery | None:
+    """The part that was sent as a message of a chat."""
+    row = conn.execute(
+        f"{_SELECT} WHERE transport = ? AND chat = ? AND message_id = ? AND act = 'send' ORDER BY id DESC LIMIT 1",
+        (chat.transport, chat.chat, message_id),
+    ).fetchone()
+    return None if row is None else _delivery(row)
+
+
+def status_of_run(conn: sqlite3.Connection, run_id: int) -> Delivery | None:
+    """The status message of a run, when it has one."""
+    row = conn.execute(
+        f"{_SELECT} WHERE run_id = ? AND role = 'status' AND act = 'send' ORDER BY id DESC LIMIT 1", (run_id,)
+    ).fetchone()
+    return None if row is None else _delivery(row)

@@ -1,0 +1,95 @@
+"""The owner of `interactions`: what waits for a person, who decided it, and when."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+import msgspec
+
+from ..model import Decision, Interaction, Record
+
+
+class Pending(Record, frozen=True):
+    """An interaction as stored. `key` is what a button carries; `state` is open, decided or withdrawn."""
+
+    key: str
+    process_id: str
+    run_id: int
+    interaction: Interaction
+    state: str
+    delivery_id: int | None
+    decision: Decision | None
+    decided_by: str
+    decided: float | None
+    opened: float
+
+
+_SELECT = (
+    "SELECT key, process_id, run_id, record, state, delivery_id, decision, decided_by, decided, opened"
+    " FROM interactions"
+)
+
+
+def _pending(row: Any) -> Pending:
+    return Pending(
+        row[0],
+        row[1],
+        row[2],
+        msgspec.json.decode(row[3], type=Interaction),
+        row[4],
+        row[5],
+        None if row[6] is None else msgspec.json.decode(row[6], type=Decision),
+        row[7],
+        row[8],
+        row[9],
+    )
+
+
+def open_(conn: sqlite3.Connection, key: str, process_id: str, run_id: int, record: Interaction, now: float) -> bool:
+    """Add an open interaction. False when the process asked this before: the same request is one interaction."""
+    cursor = conn.execute(
+        "INSERT OR IGNORE INTO interactions (key, process_id, run_id, request, record, opened)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (key, process_id, run_id, record.id, msgspec.json.encode(record), now),
+    )
+    return cursor.rowcount == 1
+
+
+def set_delivery(conn: sqlite3.Connection, key: str, delivery_id: int) -> None:
+    conn.execute("UPDATE interactions SET delivery_id = ? WHERE key = ?", (delivery_id, key))
+
+
+def get(conn: sqlite3.Connection, key: str) -> Pending | None:
+    row = conn.execute(f"{_SELECT} WHERE key = ?", (key,)).fetchone()
+    return None if row is None else _pending(row)
+
+
+def of_request(conn: sqlite3.Connection, process_id: str, request: str) -> Pending | None:
+    row = conn.execute(f"{_SELECT} WHERE process_id = ? AND request = ?", (process_id, request)).fetchone()
+    return None if row is None else _pending(row)
+
+
+def all_open(conn: sqlite3.Connection) -> list[Pending]:
+    return [_pending(row) for row in conn.execute(f"{_SELECT} WHERE state = 'open' ORDER BY opened")]
+
+
+def of_run(conn: sqlite3.Connection, run_id: int) -> list[Pending]:
+    return [_pending(row) for row in conn.execute(f"{_SELECT} WHERE run_id = ? ORDER BY opened", (run_id,))]
+
+
+def claim(conn: sqlite3.Connection, key: str, decision: Decision, by: str, now: float) -> bool:
+    """Decide an open interaction. False when it is no longer open: exactly one decision counts."""
+    cursor = conn.execute(
+        "UPDATE interactions SET state = 'decided', decision = ?, decided_by = ?, decided = ?"
+        " WHERE key = ? AND state = 'open'",
+        (msgspec.json.encode(decision).decode(), by, now, key),
+    )
+    return cursor.rowcount == 1
+
+
+def withdraw(conn: sqlite3.Connection, key: str, now: float) -> bool:
+    cursor = conn.execute(
+        "UPDATE interactions SET state = 'withdrawn', decided = ? WHERE key = ? AND state = 'open'", (now, key)
+    )
+    return cursor.rowcount == 1

@@ -1,0 +1,19 @@
+"""The owner of `kv`: single facts that must survive a restart."""
+
+from __future__ import annotations
+
+import sqlite3
+
+
+def get(conn: sqlite3.Connection, key: str) -> str | None:
+    row = conn.execute("SELECT value FROM kv WHERE key = ?", (key,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def put(conn: sqlite3.Connection, key: str, value: str) -> None:
+    conn.execute("INSERT INTO kv VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", (key, value))
+
+
+def add(conn: sqlite3.Connection, key: str, value: str) -> bool:
+    """Set a fact that is not set yet. False when it is: it stays as it was."""
+    return conn.execute("INSERT OR IGNORE INTO kv VALUES (?, ?)", (key, value)).rowcount == 1

@@ -1,0 +1,185 @@
+"""The owner of `processes`, `inputs` and `runs`: agents at work, what went into them, and what came of it."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+import msgspec
+
+from ..model import Record
+
+
+class Run(Record, frozen=True):
+    id: int
+    thread_id: int
+    process_id: str | None
+    message_id: int | None
+    title: str
+    state: str
+    started: float
+    ended: float | None
+    began_offset: int
+    ended_offset: int | None
+    answer: str
+    error: str
+    raw_error: str
+    usage: dict[str, Any]
+    steps: int
+    model: str
+
+
+_RUN = (
+    "SELECT id, thread_id, process_id, message_id, title, state, started, ended, began_offset, ended_offset, answer,"
+    " error, raw_error, usage, steps, model FROM runs"
+)
+
+
+def _run(row: Any) -> Run:
+    return Run(**{**dict(row), "usage": msgspec.json.decode(row["usage"])})
+
+
+# ---------------------------------------------------------------------------------------------------- processes
+
+
+def add_process(conn: sqlite3.Connection, process_id: str, thread_id: int, start: bytes, now: float) -> None:
+    """`start` is the session's start facts as JSON."""
+    conn.execute(
+        "INSERT INTO processes (id, thread_id, start, created) VALUES (?, ?, ?, ?)",
+        (process_id, thread_id, start.decode(), now),
+    )
+
+
+def start_facts(conn: sqlite3.Connection, process_id: str) -> bytes | None:
+    row = conn.execute("SELECT start FROM processes WHERE id = ?", (process_id,)).fetchone()
+    return None if row is None else str(row[0]).encode()
+
+
+def end_process(conn: sqlite3.Connection, process_id: str, exit: bytes, now: float) -> None:
+    """`exit` is how the agent ended, as JSON."""
+    conn.execute("UPDATE processes SET ended = ?, exit = ? WHERE id = ?", (now, exit.decode(), process_id))
+
+
+def set_applied(conn: sqlite3.Connection, process_id: str, offset: int, ordinal: int) -> None:
+    """Effects up to this place of the journal are committed."""
+    conn.execute(
+        "UPDATE processes SET applied_offset = ?, applied_ordinal = ? WHERE id = ?", (offset, ordinal, process_id)
+    )
+
+
+def open_processes(conn: sqlite3.Connection) -> list[tuple[str, int]]:
+    """(process id, thread id) of those not marked as ended."""
+    return [(row[0], row[1]) for row in conn.execute("SELECT id, thread_id FROM processes WHERE ended IS NULL")]
+
+
+# ------------------------------------------------------------------------------------------------------- inputs
+
+
+def add_input(conn: sqlite3.Connection, process_id: str, offset: int, now: float, item: bytes) -> int:
+    """Append an input (as JSON) and return its ordinal; the first is 1."""
+    (ordinal,) = conn.execute(
+        "SELECT COALESCE(MAX(ordinal), 0) + 1 FROM inputs WHERE process_id = ?", (process_id,)
+    ).fetchone()
+    conn.execute(
+        "INSERT INTO inputs (process_id, ordinal, offset, time, item) VALUES (?, ?, ?, ?, ?)",
+        (process_id, ordinal, offset, now, item),
+    )
+    return int(ordinal)
+
+
+def inputs(conn: sqlite3.Connection, process_id: str) -> list[tuple[int, int, float, bytes]]:
+    """(ordinal, output offset, epoch seconds, input as JSON), in order."""
+    rows = conn.execute(
+        "SELECT ordinal, offset, time, item FROM inputs WHERE process_id = ? ORDER BY ordinal", (process_id,)
+    )
+    return [(row[0], row[1], row[2], row[3]) for row in rows]
+
+
+# --------------------------------------------------------------------------------------------------------- runs
+
+
+def add_run(
+    conn: sqlite3.Connection,
+    *,
+    thread_id: int,
+    process_id: str | None,
+    message_id: int | None,
+    title: str,
+    now: float,
+    began_offset: int = 0,
+) -> int:
+    cursor = conn.execute(
+        "INSERT INTO runs (thread_id, process_id, message_id, title, started, began_offset) VALUES (?, ?, ?, ?, ?, ?)",
+        (thread_id, process_id, message_id, title, now, began_offset),
+    )
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
+
+
+def attach_process(conn: sqlite3.Connection, run_id: int, process_id: str, began_offset: int) -> None:
+    conn.execute("UPDATE runs SET process_id = ?, began_offset = ? WHERE id = ?", (process_id, began_offset, run_id))
+
+
+def run(conn: sqlite3.Connection, run_id: int) -> Run | None:
+    row = conn.execute(f"{_RUN} WHERE id = ?", (run_id,)).fetchone()
+    return None if row is None else _run(row)
+
+
+def run_of_message(conn: sqlite3.Connection, message_id: int) -> Run | None:
+    row = conn.execute(f"{_RUN} WHERE message_id = ? ORDER BY id DESC LIMIT 1", (message_id,)).fetchone()
+    return None if row is None else _run(row)
+
+
+def running(conn: sqlite3.Connection) -> list[Run]:
+    return [_run(row) for row in conn.execute(f"{_RUN} WHERE state = 'running' ORDER BY started")]
+
+
+def recent(conn: sqlite3.Connection, limit: int) -> list[Run]:
+    rows = conn.execute(f"{_RUN} WHERE state <> 'running' ORDER BY started DESC LIMIT ?", (limit,))
+    return [_run(row) for row in rows]
+
+
+def of_thread(conn: sqlite3.Connection, thread_id: int) -> list[Run]:
+    return [_run(row) for row in conn.execute(f"{_RUN} WHERE thread_id = ? ORDER BY id", (thread_id,))]
+
+
+def end_run(
+    conn: sqlite3.Connection,
+    run_id: int,
+    state: str,
+    now: float,
+    *,
+    answer: str = "",
+    error: str = "",
+    raw_error: str = "",
+    usage: dict[str, Any] | None = None,
+    steps: int = 0,
+    model: str = "",
+    ended_offset: int | None = None,
+) -> bool:
+    """Close a run that is open. False when it was closed before: a run ends once."""
+    cursor = conn.execute(
+        "UPDATE runs SET state = ?, ended = ?, answer = ?, error = ?, raw_error = ?, usage = ?, steps = ?, model = ?,"
+        " ended_offset = ? WHERE id = ? AND state = 'running'",
+        (
+            state,
+            now,
+            answer,
+            error,
+            raw_error,
+            msgspec.json.encode(usage or {}).decode(),
+            steps,
+            model,
+            ended_offset,
+            run_id,
+        ),
+    )
+    return cursor.rowcount == 1
+
+
+def cost_since(conn: sqlite3.Connection, since: float) -> float:
+    """US dollars of the runs that began at or after `since`, as far as engines tell it."""
+    (cost,) = conn.execute(
+        "SELECT COALESCE(SUM(json_extract(usage, '$.cost_usd')), 0) FROM runs WHERE started >= ?", (since,)
+    ).fetchone()
+    return float(cost)

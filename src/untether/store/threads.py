@@ -1,0 +1,217 @@
+"""The owner of `chats`, `threads` and `messages`: conversations of ours, and the messages on their way to agents."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+import msgspec
+
+from ..model import Record
+from ..transport import ChatRef
+
+
+class Chat(Record, frozen=True):
+    """What is set for a chat or topic. `current` is the thread that the next message continues."""
+
+    project: str | None = None
+    branch: str | None = None
+    current: int | None = None
+    greeted: bool = False
+
+
+class Thread(Record, frozen=True):
+    id: int
+    chat: ChatRef
+    engine: str
+    session: str | None
+    project: str | None
+    branch: str | None
+    cwd: str
+
+
+class Message(Record, frozen=True):
+    id: int
+    thread_id: int
+    prompt_id: str
+    message_id: str
+    sender: str
+    text: str
+    state: str
+    created: float
+    notice: int | None = None  # the part that says that it is queued
+    options: dict[str, Any] = {}
+
+
+# -------------------------------------------------------------------------------------------------------- chats
+
+
+def chat(conn: sqlite3.Connection, ref: ChatRef) -> Chat:
+    row = conn.execute(
+        "SELECT project, branch, current, greeted FROM chats WHERE transport = ? AND chat = ? AND thread = ?",
+        (ref.transport, ref.chat, ref.thread),
+    ).fetchone()
+    return Chat() if row is None else Chat(row[0], row[1], row[2], bool(row[3]))
+
+
+def set_chat(conn: sqlite3.Connection, ref: ChatRef, **values: Any) -> None:
+    """Set columns of a chat: project, branch, current, greeted."""
+    names = [name for name in ("project", "branch", "current", "greeted") if name in values]
+    conn.execute(
+        "INSERT OR IGNORE INTO chats (transport, chat, thread) VALUES (?, ?, ?)", (ref.transport, ref.chat, ref.thread)
+    )
+    conn.execute(
+        f"UPDATE chats SET {', '.join(f'{name} = ?' for name in names)}"
+        " WHERE transport = ? AND chat = ? AND thread = ?",
+        (*(values[name] for name in names), ref.transport, ref.chat, ref.thread),
+    )
+
+
+# ------------------------------------------------------------------------------------------------------ threads
+
+_THREAD = "SELECT id, transport, chat, thread, engine, session, project, branch, cwd FROM threads"
+
+
+def _thread(row: Any) -> Thread:
+    return Thread(row[0], ChatRef(row[1], row[2], row[3]), *row[4:])
+
+
+def thread(conn: sqlite3.Connection, thread_id: int) -> Thread | None:
+    row = conn.execute(f"{_THREAD} WHERE id = ?", (thread_id,)).fetchone()
+    return None if row is None else _thread(row)
+
+
+def of_session(conn: sqlite3.Connection, engine: str, session: str) -> Thread | None:
+    """The newest thread with an engine's session."""
+    row = conn.execute(
+        f"{_THREAD} WHERE engine = ? AND session = ? ORDER BY id DESC LIMIT 1", (engine, session)
+    ).fetchone()
+    return None if row is None else _thread(row)
+
+
+def of_message(conn: sqlite3.Connection, ref: ChatRef, message_id: str) -> Thread | None:
+    """The thread that a message of a chat belongs to, ours (an answer, a status) or a person's."""
+    row = (
+        conn.execute(
+            "SELECT r.thread_id FROM deliveries d JOIN runs r ON r.id = d.run_id"
+            " WHERE d.transport = ? AND d.chat = ? AND d.message_id = ? ORDER BY d.id DESC LIMIT 1",
+            (ref.transport, ref.chat, message_id),
+        ).fetchone()
+        or conn.execute(
+            "SELECT m.thread_id FROM messages m JOIN threads t ON t.id = m.thread_id"
+            " WHERE t.transport = ? AND t.chat = ? AND m.message_id = ? ORDER BY m.id DESC LIMIT 1",
+            (ref.transport, ref.chat, message_id),
+        ).fetchone()
+    )
+    return None if row is None else thread(conn, row[0])
+
+
+def add_thread(
+    conn: sqlite3.Connection,
+    ref: ChatRef,
+    *,
+    engine: str,
+    cwd: str,
+    project: str | None,
+    branch: str | None,
+    session: str | None,
+    now: float,
+) -> Thread:
+    cursor = conn.execute(
+        "INSERT INTO threads (transport, chat, thread, engine, session, project, branch, cwd, created)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (ref.transport, ref.chat, ref.thread, engine, session, project, branch, cwd, now),
+    )
+    assert cursor.lastrowid is not None
+    return Thread(cursor.lastrowid, ref, engine, session, project, branch, cwd)
+
+
+def set_session(conn: sqlite3.Connection, thread_id: int, session: str) -> None:
+    conn.execute("UPDATE threads SET session = ? WHERE id = ?", (session, thread_id))
+
+
+# ----------------------------------------------------------------------------------------------------- messages
+
+_MESSAGE = "SELECT id, thread_id, prompt_id, message_id, sender, text, state, created, notice, options FROM messages"
+
+
+def _message(row: Any) -> Message:
+    return Message(**{**dict(row), "options": msgspec.json.decode(row["options"])})
+
+
+def add_message(
+    conn: sqlite3.Connection,
+    *,
+    thread_id: int,
+    update_id: int | None,
+    prompt_id: str,
+    message_id: str,
+    sender: str,
+    text: str,
+    now: float,
+    options: dict[str, Any],
+) -> Message:
+    cursor = conn.execute(
+        "INSERT INTO messages (thread_id, update_id, prompt_id, message_id, sender, text, options, created)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (thread_id, update_id, prompt_id, message_id, sender, text, msgspec.json.encode(options).decode(), now),
+    )
+    assert cursor.lastrowid is not None
+    return Message(cursor.lastrowid, thread_id, prompt_id, message_id, sender, text, "queued", now, None, options)
+
+
+def message(conn: sqlite3.Connection, message_row: int) -> Message | None:
+    row = conn.execute(f"{_MESSAGE} WHERE id = ?", (message_row,)).fetchone()
+    return None if row is None else _message(row)
+
+
+def message_of_prompt(conn: sqlite3.Connection, prompt_id: str) -> Message | None:
+    row = conn.execute(f"{_MESSAGE} WHERE prompt_id = ?", (prompt_id,)).fetchone()
+    return None if row is None else _message(row)
+
+
+def queued(conn: sqlite3.Connection, thread_id: int) -> list[Message]:
+    rows = conn.execute(f"{_MESSAGE} WHERE thread_id = ? AND state = 'queued' ORDER BY id", (thread_id,))
+    return [_message(row) for row in rows]
+
+
+def threads_with_queued(conn: sqlite3.Connection) -> list[int]:
+    return [row[0] for row in conn.execute("SELECT DISTINCT thread_id FROM messages WHERE state = 'queued'")]
+
+
+def set_message(conn: sqlite3.Connection, message_row: int, state: str) -> None:
+    conn.execute("UPDATE messages SET state = ? WHERE id = ?", (state, message_row))
+
+
+def set_notice(conn: sqlite3.Connection, message_row: int, delivery_id: int) -> None:
+    conn.execute("UPDATE messages SET notice = ? WHERE id = ?", (delivery_id, message_row))
+
+
+def set_prompt(conn: sqlite3.Connection, prompt_id: str, state: str) -> None:
+    """Move the message of a prompt to `state`, but never back from an end state."""
+    conn.execute(
+        "UPDATE messages SET state = ? WHERE prompt_id = ? AND state NOT IN ('answered', 'withdrawn')",
+        (state, prompt_id),
+    )
+
+
+def withdraw_queued(conn: sqlite3.Connection, thread_ids: list[int], before_update: int | None) -> list[Message]:
+    """Withdraw the queued messages of threads, those that came before an update only when one is given."""
+    found = [
+        message
+        for thread_id in thread_ids
+        for message in queued(conn, thread_id)
+        if before_update is None
+        or (conn.execute("SELECT update_id FROM messages WHERE id = ?", (message.id,)).fetchone()[0] or 0)
+        < before_update
+    ]
+    for message in found:
+        set_message(conn, message.id, "withdrawn")
+    return found
+
+
+def threads_of_chat(conn: sqlite3.Connection, ref: ChatRef) -> list[int]:
+    rows = conn.execute(
+        "SELECT id FROM threads WHERE transport = ? AND chat = ? AND thread = ?", (ref.transport, ref.chat, ref.thread)
+    )
+    return [row[0] for row in rows]
