@@ -1,0 +1,314 @@
+"""The settings that `untether.toml` may hold, as frozen models with their limits and rules.
+
+Every known section refuses unknown keys. Values are strict: a number in quotes is an error and not a number.
+Rules that need two keys of one section are written as a validator of the key a person would change; it reads the
+other one from `info.data`, so that key is declared first. Rules across sections are in `load`.
+
+Validator messages finish the sentence "KEY …" and never repeat the value, which may be a secret.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, Strict, ValidationInfo, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+MIB = 1024 * 1024
+
+PermissionMode = Literal[
+    "default", "manual", "plan", "plan-auto", "acceptEdits", "auto", "dontAsk", "bypassPermissions"
+]
+
+_SET_ITSELF = ", which Untether sets itself"
+_DENIED_FLAGS = {
+    "--print": _SET_ITSELF,
+    "--output-format": _SET_ITSELF,
+    "--input-format": _SET_ITSELF,
+    "--resume": _SET_ITSELF,
+    "--continue": _SET_ITSELF,
+    "--permission-prompt-tool": _SET_ITSELF,
+    "--permission-prompts": _SET_ITSELF,
+    "--permission-mode": "; set permission_mode instead",
+    "--allowedtools": "; set allowed_tools instead",
+    "--allowed-tools": "; set allowed_tools instead",
+    "--dangerously-skip-permissions": "; set dangerously_skip_permissions = true instead",
+    "--allow-dangerously-skip-permissions": "; set dangerously_skip_permissions = true instead",
+}
+_DENIED_SHORT_FLAGS = {"p": "--print", "r": "--resume", "c": "--continue"}
+
+
+def _plain_text(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must not be empty")
+    if any(ord(char) < 32 or ord(char) == 127 for char in value):
+        raise ValueError("must not contain control characters")
+    return value
+
+
+def _program(value: str) -> str:
+    return os.path.expanduser(value)
+
+
+def _flag_value(value: str) -> str:
+    if value.startswith("-") or any(char.isspace() for char in value):
+        raise ValueError("must not start with a dash and not contain spaces")
+    return value
+
+
+def _extra_arg(value: str) -> str:
+    """Refuse the flags that carry Untether's own protocol, as `--flag`, `--flag=value`, `-f` and `-fVALUE`."""
+    if value == "--":
+        raise ValueError("contains a bare --, after which the CLI would read Untether's own flags as text")
+    if value.startswith("--"):
+        flag = shown = value.split("=", 1)[0]
+    else:
+        # -h and -v take no value, so a denied letter may stand behind them.
+        letter = value[1:].lstrip("hv")[:1] if value.startswith("-") else ""
+        flag = _DENIED_SHORT_FLAGS.get(letter, "")
+        shown = f"-{letter} ({flag})"
+    if reason := _DENIED_FLAGS.get(flag.lower()):
+        raise ValueError(f"contains {shown}{reason}")
+    return value
+
+
+def _http_address(value: str) -> str:
+    """An http(s) address without a trailing slash. `urlsplit` quotes its input in errors, so those are replaced."""
+    try:
+        parts = urlsplit(value)
+        well_formed = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        well_formed = False
+    if not well_formed or parts.query or parts.fragment or any(char.isspace() for char in value):
+        raise ValueError("must be an address that starts with http:// or https://")
+    return value.rstrip("/")
+
+
+def _bot_token(value: SecretStr) -> SecretStr:
+    token = value.get_secret_value().strip()
+    if not re.fullmatch(r"[!-~]+", token) or any(char in token for char in "/?#"):
+        raise ValueError("must be the token that @BotFather gave you, such as 123456:ABC-DEF")
+    return SecretStr(token)
+
+
+def _folder(value: Path) -> Path:
+    if not value.parts:
+        raise ValueError("must not be empty")
+    if "\0" in str(value):
+        raise ValueError("must not contain control characters")
+    try:
+        return value.expanduser()
+    except RuntimeError:
+        raise ValueError("starts with ~ and a user that does not exist here") from None
+
+
+def _env_name(value: str) -> str:
+    if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", value):
+        raise ValueError("must be a variable name in capitals, digits and underscores, such as MY_TOOL_HOME")
+    if value.startswith("UNTETHER_"):
+        raise ValueError("must not start with UNTETHER_: Untether's own settings never reach an agent")
+    return value
+
+
+def _environment(value: dict[str, str]) -> dict[str, str]:
+    if any(not name or "=" in name or "\0" in name for name in value):
+        raise ValueError("has a variable name that is empty or contains =")
+    if any("\0" in text for text in value.values()):
+        raise ValueError("has a value with a NUL character")
+    return value
+
+
+Text = Annotated[str, AfterValidator(_plain_text)]
+Texts = Annotated[tuple[Text, ...], Strict(False)]
+"""A TOML list; strictness is lifted for the list itself only, since TOML has no tuples."""
+ChatId = Annotated[int, Field(ge=-(2**52), le=2**52)]
+"""A Telegram chat: at most 52 significant bits (Bot API, `Chat.id`); groups are negative."""
+UserId = Annotated[int, Field(ge=1, le=2**52)]
+HttpAddress = Annotated[str, AfterValidator(_http_address)]
+Folder = Annotated[Path, Strict(False), AfterValidator(_folder)]
+Environment = Annotated[dict[str, str], AfterValidator(_environment)]
+EnvNames = Annotated[tuple[Annotated[str, AfterValidator(_env_name)], ...], Strict(False)]
+
+
+class Section(BaseModel):
+    """A table of the file: no unknown keys, no conversions, no change after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, hide_input_in_errors=True)
+
+
+class Telegram(Section):
+    bot_token: Annotated[SecretStr, AfterValidator(_bot_token)]
+    chat_id: ChatId
+    allow_any_user: bool = False
+    allowed_user_ids: Annotated[tuple[UserId, ...], Strict(False)] = Field(default=(), validate_default=True)
+    session_mode: Literal["stateless", "chat"] = "stateless"
+    show_resume_line: bool = True
+    forward_coalesce_s: float = Field(default=1.0, ge=0)
+    """Seconds to wait for the next part of a long text that Telegram cut."""
+    message_overflow: Literal["trim", "split"] = "split"
+    api_base_url: HttpAddress = "https://api.telegram.org"
+
+    @field_validator("allowed_user_ids")
+    @classmethod
+    def _someone_is_named(cls, value: tuple[int, ...], info: ValidationInfo) -> tuple[int, ...]:
+        if not value and info.data.get("allow_any_user") is False:
+            raise ValueError(
+                "must name at least one user (untether chat-id shows the ids), or set allow_any_user = true"
+            )
+        return value
+
+
+class Web(Section):
+    enabled: bool = True
+    public_url: HttpAddress | None = None
+    allow_insecure: bool = False
+    host: Text = Field(default="127.0.0.1", validate_default=True)
+    port: int = Field(default=8420, ge=0, le=65535)
+    """0 takes any free port."""
+
+    @field_validator("host")
+    @classmethod
+    def _safe_to_listen(cls, value: str, info: ValidationInfo) -> str:
+        if "public_url" not in info.data or "allow_insecure" not in info.data or is_loopback(value):
+            return value
+        public_url = info.data["public_url"] or ""
+        if not public_url.startswith("https://") and not info.data["allow_insecure"]:
+            raise ValueError(
+                "is reachable from other machines, so it needs public_url with https://, or allow_insecure = true"
+            )
+        return value
+
+
+class Transports(BaseModel):
+    """Tables of other names belong to transport plugins and are handed to them as they are."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True, hide_input_in_errors=True)
+    __pydantic_extra__: dict[str, dict[str, Any]] = Field(init=False, repr=False)
+
+    telegram: Telegram | None = None
+    web: Web = Field(default_factory=Web)
+
+
+class Claude(Section):
+    command: Annotated[Text, AfterValidator(_program)] = "claude"
+    model: Annotated[Text, AfterValidator(_flag_value)] | None = None
+    permission_mode: PermissionMode = "default"
+    allowed_tools: Texts | None = None
+    """None: no `--allowedTools` is sent."""
+    interactive: bool = True
+    """False: the one-shot form, which cannot ask for permission."""
+    extra_args: Annotated[tuple[Annotated[Text, AfterValidator(_extra_arg)], ...], Strict(False)] = ()
+    use_api_billing: bool = False
+    """True keeps ANTHROPIC_API_KEY in the agent's environment."""
+    env: Environment = Field(default_factory=dict, repr=False)
+    dangerously_skip_permissions: bool = False
+
+
+class Demo(Section):
+    command: Annotated[Text, AfterValidator(_program)] | None = None
+    """None: the demo agent that comes with Untether."""
+    model: Annotated[Text, AfterValidator(_flag_value)] | None = None
+    permission_mode: PermissionMode = "default"
+    env: Environment = Field(default_factory=dict, repr=False)
+
+
+class Engines(BaseModel):
+    """Tables of other names belong to engine plugins and are handed to them as they are."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True, hide_input_in_errors=True)
+    __pydantic_extra__: dict[str, dict[str, Any]] = Field(init=False, repr=False)
+
+    claude: Claude = Field(default_factory=Claude)
+    demo: Demo = Field(default_factory=Demo)
+
+
+FLAT_ENGINES = tuple(Engines.model_fields)
+"""Engines whose table may also be written without `engines.`, as in `[claude]`."""
+
+
+class Project(Section):
+    path: Folder
+    """Absolute once loaded; in the file, relative to the folder of the file."""
+    worktrees_dir: Text = ".worktrees"
+    worktree_base: Annotated[Text, AfterValidator(_flag_value)] | None = None
+    default_engine: Text | None = None
+    chat_id: ChatId | None = None
+
+
+class Progress(Section):
+    verbosity: Literal["compact", "verbose"] = "compact"
+    max_actions: int = Field(default=5, ge=0, le=50)
+    min_render_interval: float = Field(default=2.0, ge=0, le=30)
+    group_chat_rps: float = Field(default=0.3333, ge=0, le=10)
+    heartbeat_interval: float = Field(default=30.0, ge=5, le=120)
+
+
+class Watchdog(Section):
+    post_result_limbo_grace: float = Field(default=60.0, ge=0, le=600)
+    """Seconds after which an idle live process is closed."""
+    max_line_bytes: int = Field(default=64 * MIB, ge=MIB, le=1024 * MIB)
+    """A longer line of an agent is skipped and reported."""
+
+
+class Security(Section):
+    env_extra_allow: EnvNames = ()
+    env_extra_prefix_allow: EnvNames = ()
+
+
+class Plugins(BaseModel):
+    """Tables beside `enabled` belong to command plugins and are handed to them as they are."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True, hide_input_in_errors=True)
+    __pydantic_extra__: dict[str, dict[str, Any]] = Field(init=False, repr=False)
+
+    enabled: Texts = ()
+    """Distributions that may add plugins; empty: all that are installed."""
+
+
+class Root(BaseSettings):
+    """The whole file, with engine tables under `engines`. `load` merges file and environment before it is built."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        hide_input_in_errors=True,
+        case_sensitive=True,
+        env_prefix="untether__",
+        env_nested_delimiter="__",
+        env_ignore_empty=True,
+    )
+
+    default_engine: Text | None = None
+    default_project: Text | None = None
+    transports: Transports = Field(default_factory=Transports)
+    engines: Engines = Field(default_factory=Engines)
+    projects: dict[str, Project] = Field(default_factory=dict)
+    progress: Progress = Field(default_factory=Progress)
+    watchdog: Watchdog = Field(default_factory=Watchdog)
+    security: Security = Field(default_factory=Security)
+    plugins: Plugins = Field(default_factory=Plugins)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` (a name or an address) can only be reached from this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
