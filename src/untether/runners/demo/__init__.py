@@ -1,0 +1,1 @@
+"""The demo engine: a scripted agent that needs no account, spoken to like Claude Code."""
