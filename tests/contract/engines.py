@@ -1,0 +1,83 @@
+"""The engines that must pass the runner contract, each with stories: what its process printed and was told.
+
+A new engine adds its stories to ``STORIES``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.contract.toy_engine import ToyRunner
+from untether.model import EngineId, ResumeToken, UntetherEvent
+from untether.runner import Runner
+from untether.session import End, Input, Interrupt, ProcessExit, Prompt, StartFacts, Step, apply
+
+
+@dataclass(frozen=True)
+class Story:
+    """``rows`` are stdout lines and inputs, in order; the prompt goes before them. The end is added when it is missing.
+
+    ``session`` is the id that the agent tells, None when it tells none; ``ok`` and ``answer`` are how the run ends.
+    """
+
+    engine: str
+    name: str
+    runner: Callable[[], Runner]
+    rows: Callable[[], Sequence[bytes | Input]]
+    session: str | None
+    ok: bool
+    answer: str = ""
+    resumed: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.engine}/{self.name}"
+
+    def steps(self) -> list[Step]:
+        """What a session makes of the story, one second a row."""
+        runner = self.runner()
+        resume = ResumeToken(EngineId(self.engine), self.session) if self.resumed and self.session else None
+        start = StartFacts("process-1", self.engine, "/repo", resume=resume)
+        session = runner.session(start)
+        steps = [session.begin(start, Prompt("00000000-0000-4000-8000-000000000001", "Do it"), 1.0)]
+        rows = list(self.rows())
+        if not (rows and isinstance(rows[-1], End)):
+            rows.append(End(ProcessExit(code=0)))
+        for now, row in enumerate(rows, 2):
+            steps.append(session.feed(row, now) if isinstance(row, bytes) else apply(session, row, now))
+        return steps
+
+    def events(self) -> list[UntetherEvent]:
+        return [event for step in self.steps() for event in step.events]
+
+
+def frames(*frames: dict[str, Any] | bytes) -> list[bytes]:
+    return [frame if isinstance(frame, bytes) else json.dumps(frame).encode() for frame in frames]
+
+
+SESSION = {"type": "session", "id": "0199a213-cafe"}
+TOOL = {"type": "tool", "id": "t1", "name": "Bash", "input": {"command": "ls -la"}}
+TOOL_END = {"type": "tool_end", "id": "t1", "ok": True}
+STRAY_END = {"type": "tool_end", "id": "?"}
+RESULT = {"type": "result", "text": "Done."}
+
+
+def toy(name: str, rows: Sequence[bytes | Input], session: str | None = "0199a213-cafe", **more: Any) -> Story:
+    return Story("toy", name, ToyRunner, lambda: rows, session, **more)
+
+
+STORIES = [
+    toy("answer", frames(SESSION, TOOL, TOOL_END, RESULT), ok=True, answer="Done."),
+    toy("resumed", frames(SESSION, RESULT), ok=True, answer="Done.", resumed=True),
+    toy("noise", frames(b"npm warn", SESSION, b"[1]", b"{", STRAY_END, RESULT), ok=True, answer="Done."),
+    toy("model told late", frames(SESSION, SESSION, SESSION | {"model": "big"}, RESULT), ok=True, answer="Done."),
+    toy("lines after the end", frames(SESSION, RESULT, TOOL, RESULT), ok=True, answer="Done."),
+    toy("tool without an end", frames(SESSION, TOOL, RESULT), ok=True, answer="Done."),
+    toy("no result", frames(SESSION, TOOL), ok=False),
+    toy("nothing at all", [], session=None, ok=False),
+    toy("refused", frames({"type": "result", "error": "There is no such model."}), session=None, ok=False),
+    toy("crash", [*frames(SESSION, TOOL), End(ProcessExit(signal="SIGSEGV"))], ok=False),
+    toy("stopped", [*frames(SESSION, TOOL), Interrupt(), End(ProcessExit(signal="SIGINT", stopped=True))], ok=False),
+]
