@@ -7,12 +7,14 @@ handed to the process without waiting, so a full pipe never stops the reading of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 import anyio
 import anyio.abc
 import structlog
+from msgspec.structs import replace
 
 from ..clock import Clock
 from ..model import UntetherEvent
@@ -30,7 +32,10 @@ class InputLog(Protocol):
     """Where the inputs of one process are stored."""
 
     async def append(self, item: Input, offset: int, now: float, also: Also | None) -> int:
-        """Commit `item`, and what `also` does, and return its ordinal. When `also` raises, nothing is stored."""
+        """Commit `item`, and what `also` does, and return its ordinal. When `also` raises, nothing is stored.
+
+        A `Tick` and an `End` have happened already: they must be stored, however long it takes.
+        """
 
 
 class Effects(Protocol):
@@ -106,8 +111,9 @@ class Driver:
                 raise Ended
             # Once stored an input must also be applied, or the fold would differ from what happened.
             with anyio.CancelScope(shield=True):
-                now = self._advance(self._clock.now())
+                now = max(self._now, self._clock.now())
                 self._ordinal = await self._inputs.append(item, self.offset, now, also)
+                self._now = now  # only now: a refused input leaves no trace, in time neither
                 if isinstance(item, End):
                     self.ended = True
                 receipts = await self._handle(apply(self.session, item, now), now)
@@ -118,7 +124,7 @@ class Driver:
         async with self._lock:
             for line in batch:
                 self.offset = line.end
-                now = self._advance(line.time)
+                now = self._now = max(self._now, line.time)
                 step = self.session.skipped(line.skipped, now) if line.skipped else self.session.feed(line.data, now)
                 if not step.empty:
                     await self._handle(step, now)
@@ -143,7 +149,9 @@ class Driver:
         return receipts
 
     async def _look_up(self, call: Call) -> None:
-        await self.submit(Answer(call.call_id, await read_file(call)))
+        result = await read_file(call)
+        with suppress(Ended):  # the agent went while we looked
+            await self.submit(Answer(call.call_id, result))
 
     async def _keep_time(self) -> None:
         while True:
@@ -151,33 +159,40 @@ class Driver:
             if deadline is None:
                 await changed.wait()
                 continue
-            with anyio.move_on_after(max(0.0, deadline - self._clock.now())):
-                await changed.wait()
-                continue
-            await self._tick(deadline)
+            async with anyio.create_task_group() as race:
+                race.start_soon(_first, self._clock.sleep(max(0.0, deadline - self._clock.now())), race.cancel_scope)
+                race.start_soon(_first, changed.wait(), race.cancel_scope)
+            if not changed.is_set():
+                await self._tick(deadline)
 
     async def _tick(self, deadline: float) -> None:
+        """Let the session act on its deadline. A tick that did nothing leaves no trace."""
         async with self._lock:
             if self.ended or self._deadline != deadline:
                 return
             with anyio.CancelScope(shield=True):
-                now = self._advance(max(self._clock.now(), deadline))
+                now = max(self._now, self._clock.now(), deadline)
                 step = self.session.tick(now)
+                if step.deadline is not None and step.deadline <= now:
+                    step = replace(step, deadline=None)  # it would come at once again, for ever
                 self._set_deadline(step.deadline)
                 if not step.empty:
                     self._ordinal = await self._inputs.append(Tick(), self.offset, now, None)
+                    self._now = now
                     await self._handle(step, now)
                     await self._effects.settled()
-
-    def _advance(self, now: float) -> float:
-        self._now = max(self._now, now)
-        return self._now
 
     def _set_deadline(self, deadline: float | None) -> None:
         if deadline != self._deadline:
             self._deadline = deadline
             self._deadline_changed.set()
             self._deadline_changed = anyio.Event()
+
+
+async def _first(waiting: Awaitable[object], scope: anyio.CancelScope) -> None:
+    """One of several waits: the first to end ends the others."""
+    await waiting
+    scope.cancel()
 
 
 async def read_file(call: ReadFile) -> CallResult:
