@@ -32,6 +32,7 @@ from .process.direct import DirectProcess, SpawnFailed
 from .process.environment import PROCESS_VARIABLE, SESSION_VARIABLE, Names, agent_environment
 from .process.guard import Cli, Guard, Refusal, locate
 from .process.host import Launch, Line, Rung
+from .process.recording import Dialect, PlainDialect
 from .runner_context import (
     RunOptions,
     RunStreamHandle,
@@ -130,6 +131,10 @@ class Runner(Protocol):
 
     def session(self, start: StartFacts) -> EngineSession:
         """A session of its own for one process; it begins with the same facts."""
+        ...
+
+    def dialect(self) -> Dialect:
+        """How one recording of this engine is read by `untether replay`."""
         ...
 
 
@@ -315,6 +320,9 @@ class JsonlSubprocessRunner(BaseRunner):
 
     def session(self, start: StartFacts) -> EngineSession:
         return JsonlSession(self)
+
+    def dialect(self) -> Dialect:
+        return PlainDialect(self.engine)
 
     def take_prepared(self, start: StartFacts, prompt: Prompt) -> Prepared:
         """What `launch` prepared for this process, so that each template method is called once; or the same anew."""

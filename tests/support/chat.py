@@ -168,6 +168,11 @@ class FakeChat:
         assert found is not None
         return found
 
+    async def follow(self, hub: Hub) -> None:
+        """Look again when something inside changed, too."""
+        async for _ in hub.watch():
+            self._note()
+
     def _of(self, message_id: str) -> Shown:
         return next(shown for shown in self.messages if shown.message_id == message_id)
 
@@ -221,6 +226,7 @@ async def office_with(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(office.run)
             tasks.start_soon(chat.run, office.inbox)
+            tasks.start_soon(chat.follow, hub)
             await chat.until(lambda: chat.inbox is office.inbox)
             yield office
             tasks.cancel_scope.cancel()

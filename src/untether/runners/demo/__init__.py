@@ -1,1 +1,1 @@
-"""The demo engine: a scripted agent that needs no account, spoken to like Claude Code."""
+"""The demo engine: a scripted agent that needs no account. Kept light: the agent program starts through it."""

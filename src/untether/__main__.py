@@ -1,0 +1,5 @@
+"""`python -m untether`."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,124 @@
+"""`untether doctor`: checks everything that the bridge needs, and says what is wrong and what to do."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import sqlite3
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import anyio
+import click
+
+from ..conversation.engines import Engine
+from ..settings import ConfigError, Settings, load
+from ..store.migrate import integrity_check
+from . import engines
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line. `needed` says whether the bridge cannot do its work without it."""
+
+    ok: bool
+    what: str
+    todo: str = ""
+    needed: bool = True
+
+    def __str__(self) -> str:
+        line = f"{'✓' if self.ok else '✗' if self.needed else '·'} {self.what}"
+        return line if self.ok or not self.todo else f"{line}\n    {self.todo}"
+
+
+@click.command()
+def doctor() -> None:
+    """Check everything that the bridge needs. Exit code 1 when something needed is wrong."""
+    anyio.run(_report)
+
+
+async def _report() -> None:
+    wrong = False
+    async for finding in _findings():
+        click.echo(str(finding))
+        wrong |= finding.needed and not finding.ok
+    raise SystemExit(1 if wrong else 0)
+
+
+async def _findings() -> AsyncIterator[Finding]:
+    version = platform.python_version()
+    yield Finding(sys.version_info >= (3, 11), f"Python {version}", "Install Python 3.11 or newer.")
+    try:
+        settings = load()
+    except ConfigError as error:
+        yield Finding(False, str(error), "Correct the file, then run untether doctor again.")
+        return
+    where = str(settings.path) if settings.exists else f"embedded defaults (no file at {settings.path})"
+    yield Finding(True, f"Settings: {where}")
+    yield _store(settings)
+    try:
+        found, errors = engines.build(settings, os.environ)
+    except ConfigError as error:
+        yield Finding(False, str(error), "Correct the file, then run untether doctor again.")
+        return
+    for problem in errors:
+        yield Finding(False, f"Engine {problem.id}: {problem.message}", "Uninstall or update its package.")
+    for engine in found:
+        yield await _engine(engine, settings, needed=engine.id == found.default)
+    for name in engines.planned(os.environ):
+        yield Finding(False, f"{name} is installed; this version of Untether cannot drive it yet.", needed=False)
+    for alias, project in settings.projects.items():
+        there = project.path.is_dir()
+        yield Finding(
+            there, f"Project {alias}: {project.path}", "The folder is not there. Correct its path.", needed=False
+        )
+    yield await _telegram(settings)
+    yield _console(settings)
+
+
+def _store(settings: Settings) -> Finding:
+    file = settings.state_dir / "untether.db"
+    name = f"Store: SQLite {sqlite3.sqlite_version}, {file}"
+    if not file.exists():
+        return Finding(True, f"{name} (not made yet)")
+    problems = integrity_check(file)
+    return Finding(not problems, name, f"{problems[0]}. Restore a backup from the same folder." if problems else "")
+
+
+async def _engine(engine: Engine, settings: Settings, *, needed: bool) -> Finding:
+    """Found, version, starts, answers the handshake."""
+    title = engine.backend.title
+    refusal = await engine.runner.check(os.environ)
+    if refusal is not None:
+        return Finding(False, f"{title}: {refusal.message}", refusal.advice, needed)
+    failure = await engine.runner.handshake(os.environ)
+    name = f"{title} {engine.runner.cli_version}".strip()
+    if failure:
+        return Finding(False, f"{name}: {failure}", "Start it in a terminal to see what it says.", needed)
+    return Finding(True, f"{name}: starts and answers ({engine.path})")
+
+
+async def _telegram(settings: Settings) -> Finding:
+    table = settings.telegram
+    if table is None:
+        return Finding(False, "Telegram: not connected", "untether pair connects it.", needed=False)
+    from ..transports.telegram.check import check
+
+    problem, todo = await check(table.bot_token.get_secret_value(), table.chat_id, table.api_base_url)
+    return Finding(not problem, f"Telegram: {problem or f'bot and chat {table.chat_id} answer'}", todo)
+
+
+def _console(settings: Settings) -> Finding:
+    web = settings.web
+    if not web.enabled:
+        return Finding(True, "Console: switched off")
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((web.host, web.port))
+        except OSError as error:
+            todo = "Untether may be running already; else the next free port is taken, or set transports.web.port."
+            return Finding(False, f"Console: port {web.port} is taken ({error.strerror})", todo, needed=False)
+    return Finding(True, f"Console: port {web.port} on {web.host} is free")

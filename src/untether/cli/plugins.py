@@ -1,0 +1,26 @@
+"""`untether plugins`: the engines that are installed, and what is wrong with those that cannot be used."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from ..settings import ConfigError, load
+from . import engines
+
+
+@click.command()
+def plugins() -> None:
+    """List the engines that are installed."""
+    try:
+        found, errors = engines.build(load(), os.environ)
+    except ConfigError as error:
+        click.echo(str(error), err=True)
+        raise SystemExit(1) from error
+    for engine in found:
+        place = engine.path or f"not found; install it with: {engine.backend.install_cmd}"
+        click.echo(f"{'✓' if engine.available else '✗'} {engine.id:<12} {engine.backend.title:<16} {place}")
+    for problem in errors:
+        click.echo(f"✗ {problem.id:<12} {problem.message}")
+    raise SystemExit(1 if errors else 0)

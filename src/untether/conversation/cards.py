@@ -1,0 +1,235 @@
+"""The cards: every message of ours, built from facts. The words follow one set of signs and rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..model import Allow, Content, Decision, Deny, Interaction, Wait
+from ..store.interactions import Pending
+from ..text import words
+from ..text.blocks import Block, Code, Copyable, Line, Markdown, Quote
+from ..transport import Button, Card, FileOut, Rows
+from .progress import ProgressTracker, step_text, wait_text
+
+# Data of buttons. The first letter says what, the rest whom it is about; at most 64 bytes.
+STOP, AGAIN, RESUME, DETAILS, VERBOSE, INTERACTION, EXAMPLE = (
+    "stop",
+    "again",
+    "resume",
+    "details",
+    "verbose",
+    "i",
+    "try",
+)
+
+
+def notice(*lines: str, silent: bool = False, reply_to: str = "", buttons: Rows = ()) -> Card:
+    return Card(tuple(Line(line) for line in lines), buttons=buttons, silent=silent, reply_to=reply_to)
+
+
+# ------------------------------------------------------------------------------------------------------- status
+
+
+def header(engine: str, where: str, tracker: ProgressTracker, now: float) -> str:
+    """Engine, place, model, elapsed time, step, context used; what is unknown is left out."""
+    meta = tracker.meta
+    parts = [engine, where]
+    if model := meta.get("model"):
+        parts.append(words.model_name(str(model)))
+    parts.append(words.duration(now - tracker.started))
+    if tracker.count:
+        parts.append(f"step {tracker.count}")
+    used, window = meta.get("context_used"), meta.get("context_window")
+    if used and window:
+        parts.append(f"{min(100, round(100 * used / window))} %")
+    return " · ".join(part for part in parts if part)
+
+
+def status(
+    run_id: int,
+    engine: str,
+    where: str,
+    tracker: ProgressTracker,
+    waits: Sequence[Wait],
+    now: float,
+    *,
+    verbose: bool = False,
+    stopping: bool = False,
+    max_actions: int = 5,
+    reply_to: str = "",
+) -> Card:
+    """The one message of a run that is edited while it works."""
+    sign = "⏸" if tracker.waiting else "▸"
+    lines = [f"{sign} {header(engine, where, tracker, now)}"]
+    lines += [step_text(step, now, verbose=verbose) for step in tracker.last(max_actions * (2 if verbose else 1))]
+    waiting = "■ stopping…" if stopping else wait_text(tracker, waits, now)
+    if waiting:
+        lines.append(waiting)
+    buttons = (() if stopping else (Button("Stop", f"{STOP}:{run_id}"),)) + (
+        Button("Less" if verbose else "Details", f"{VERBOSE}:{run_id}"),
+    )
+    return Card(tuple(Line(line) for line in lines), buttons=(buttons,), silent=True, reply_to=reply_to)
+
+
+# ------------------------------------------------------------------------------------------------------- answer
+
+
+def footer(duration: float, steps: int, model: str, usage: dict[str, Any], mode: str = "") -> str:
+    parts = [words.duration(duration)]
+    if steps:
+        parts.append(f"{steps} step{'s' if steps != 1 else ''}")
+    if model:
+        parts.append(words.model_name(model))
+    if mode and mode != "default":
+        parts.append(mode)
+    if usage.get("cost_usd") is not None:
+        parts.append(words.money(usage["cost_usd"]))
+    if usage.get("input_tokens") is not None or usage.get("output_tokens") is not None:
+        cached = usage.get("cached_tokens") or 0
+        into = (usage.get("input_tokens") or 0) + cached
+        parts.append(f"{words.tokens(into)} in / {words.tokens(usage.get('output_tokens') or 0)} out")
+    if usage.get("context_used") and usage.get("context_window"):
+        parts.append(f"context {min(100, round(100 * usage['context_used'] / usage['context_window']))} %")
+    return " · ".join(parts)
+
+
+def answer(text: str, small: str, *, resume: str = "", reply_to: str = "") -> Card:
+    """The answer first, nothing before it; then one small line, and the resume command where it is needed."""
+    blocks: list[Block] = [
+        Markdown(text) if text.strip() else Line("The agent ended its work without a word.", "quiet")
+    ]
+    blocks.append(Line(f"✓ {small}", "quiet"))
+    buttons: Rows = ()
+    if resume:
+        blocks.append(Copyable("↩", resume))
+        buttons = ((Button("Copy resume command", copy=resume),),)
+    return Card(tuple(blocks), buttons=buttons, reply_to=reply_to, file_name="answer.md")
+
+
+def failure(
+    run_id: int, error: str, advice: str, *, so_far: str = "", details: bool, resume: str = "", reply_to: str = ""
+) -> Card:
+    blocks: list[Block] = [Line(f"✗ {error}")]
+    if advice:
+        blocks.append(Line(advice))
+    if so_far.strip():
+        blocks += [Line("What was written so far:", "quiet"), Markdown(so_far)]
+    if resume:
+        blocks.append(Copyable("↩", resume))
+    buttons = [Button("Try again", f"{AGAIN}:{run_id}")]
+    if details:
+        buttons.append(Button("Details", f"{DETAILS}:{run_id}"))
+    return Card(tuple(blocks), buttons=(tuple(buttons),), reply_to=reply_to)
+
+
+def stopped(duration: float, so_far: str, *, resume: str = "", reply_to: str = "") -> Card:
+    blocks: list[Block] = [Line(f"■ Stopped after {words.duration(duration)}")]
+    if so_far.strip():
+        blocks.append(Markdown(so_far))
+    if resume:
+        blocks.append(Copyable("↩", resume))
+    return Card(tuple(blocks), reply_to=reply_to)
+
+
+def interrupted(run_id: int, title: str) -> Card:
+    return Card(
+        (Line("■ Interrupted: Untether was stopped while this ran."), Line(words.one_line(title, 200), "quiet")),
+        buttons=((Button("Resume", f"{RESUME}:{run_id}", style="success"),),),
+    )
+
+
+def details(raw: str) -> Card:
+    return Card((Line("What the agent said:", "bold"), Code(raw)), silent=True, file_name="details.txt")
+
+
+# -------------------------------------------------------------------------------------------------- interactions
+
+
+def content_blocks(body: Sequence[Content]) -> list[Block]:
+    """The whole content of what is asked."""
+    blocks: list[Block] = []
+    for piece in body:
+        counts = f"  +{piece.added} −{piece.removed or 0}" if piece.added is not None else ""
+        if piece.label or counts:
+            blocks.append(Line(f"{piece.label}{counts}", "bold"))
+        if piece.form == "markdown":
+            blocks.append(Markdown(piece.text))
+        elif piece.form == "text":
+            blocks.append(Line(piece.text))
+        else:
+            language = {"command": "bash", "diff": "diff", "json": "json"}.get(piece.form, piece.language)
+            blocks.append(Code(piece.text, language))
+    return blocks
+
+
+def asked(pending_key: str, interaction: Interaction, where: str, *, can_edit_reason: bool = True) -> Card:
+    """A request for a person, with the whole content before the buttons."""
+    blocks: list[Block] = [Line(f"⏸ {interaction.act}", "bold"), *content_blocks(interaction.body)]
+    if interaction.note:
+        blocks.append(Line(interaction.note, "quiet"))
+    blocks.append(Line(f"{where} · asked by {interaction.asked_by or 'the main agent'}", "quiet"))
+    data = f"{INTERACTION}:{pending_key}"
+    rows: list[tuple[Button, ...]] = [
+        (Button("Approve", f"{data}:a", style="success"), Button("Deny", f"{data}:d", style="danger"))
+    ]
+    if can_edit_reason:
+        rows.append((Button("Deny and say why", f"{data}:w"),))
+    return Card(tuple(blocks), buttons=tuple(rows), whole="attach", file_name=_file_name(interaction))
+
+
+def _file_name(interaction: Interaction) -> str:
+    forms = {piece.form for piece in interaction.body}
+    if "diff" in forms:
+        return "change.diff"
+    if forms == {"command"}:
+        return "command.sh"
+    return "plan.md" if interaction.kind == "plan" else "request.md"
+
+
+def outcome(pending: Pending, by: str, at: float, *, undelivered: bool = False) -> Card:
+    """What becomes of the message after the tap: one quiet line, the content in a quote that opens."""
+    decision = pending.decision
+    if undelivered:
+        line = "✗ The agent ended before it heard your answer"
+    elif pending.state == "withdrawn" or decision is None:
+        line = "■ No longer needed"
+    else:
+        line = f"{_sign(decision)} {verdict(decision)} by {by} {words.clock_time(at, None)}"
+    brief = words.one_line(_brief(pending.interaction), 60)
+    blocks: list[Block] = [Line(f"{line} · {brief}" if brief else line)]
+    if isinstance(decision, Deny) and decision.reason and not undelivered:
+        blocks.append(Line(f"Reason: {decision.reason}", "quiet"))
+    whole = "\n".join(piece.text for piece in pending.interaction.body)
+    if len(whole) > 3000:
+        whole = whole[:3000] + "…"
+    if whole:
+        blocks.append(Quote(whole, expandable=True))
+    return Card(tuple(blocks))
+
+
+def _brief(interaction: Interaction) -> str:
+    if not interaction.body:
+        return interaction.act
+    first = interaction.body[0]
+    return first.label or first.text
+
+
+def verdict(decision: Decision) -> str:
+    return {Allow: "Approved", Deny: "Denied"}.get(type(decision), "Answered")
+
+
+def _sign(decision: Decision) -> str:
+    return "✗" if isinstance(decision, Deny) else "✓"
+
+
+# -------------------------------------------------------------------------------------------------------- small
+
+
+def queued(place: int, reply_to: str) -> Card:
+    nth = {1: "1st", 2: "2nd", 3: "3rd"}.get(place, f"{place}th")
+    return Card((Line(f"⏳ queued, {nth}"),), silent=True, reply_to=reply_to)
+
+
+def text_file(name: str, text: str) -> Card:
+    return Card((), file=FileOut(name, text))

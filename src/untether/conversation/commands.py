@@ -1,0 +1,389 @@
+"""Commands and buttons: what a `/word` or a tap does that is not a message for an agent."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import psutil
+
+from ..model import Record
+from ..store import deliveries, interactions, kv, runs, threads, updates
+from ..store.updates import Update
+from ..text import words
+from ..text.blocks import Line
+from ..transport import Button, Card, ChatRef, MessageIn, TapIn
+from . import cards, context
+from .desk import Desk, decision_of
+from .scheduler import Scheduler
+from .services import Services
+
+Toast = Callable[[str], Awaitable[None]]
+
+CONTINUE = "You were interrupted. Go on where you stopped."
+
+
+class Help(Record, frozen=True):
+    form: str
+    what: str
+    example: str
+
+
+# The commands that exist, in the order in which the menu shows them.
+COMMANDS: dict[str, Help] = {
+    "status": Help("/status", "what waits for you, what runs, what is queued", "/status"),
+    "cancel": Help("/cancel", "stop the run of this chat and withdraw what is queued", "/cancel"),
+    "new": Help("/new", "the next message starts a new session", "/new"),
+    "ctx": Help(
+        "/ctx [set PROJECT [@branch] | clear]", "show or bind the project of this chat", "/ctx set shop @fix-cart"
+    ),
+    "help": Help("/help [all | COMMAND]", "this list", "/help ctx"),
+}
+
+# Words of later versions: known, and said to be missing rather than sent to an agent.
+UNAVAILABLE = frozenset(
+    (
+        "agent",
+        "at",
+        "auth",
+        "browse",
+        "config",
+        "continue",
+        "export",
+        "file",
+        "grants",
+        "health",
+        "listen",
+        "loop",
+        "model",
+        "planmode",
+        "ping",
+        "queue",
+        "reasoning",
+        "restart",
+        "schedule",
+        "sessions",
+        "stats",
+        "steer",
+        "stop",
+        "topic",
+        "trigger",
+        "usage",
+        "verbose",
+    )
+)
+
+
+class Commands:
+    URGENT = frozenset({"cancel", "new", "status", "help", "ctx", "start"})
+
+    def __init__(self, services: Services, scheduler: Scheduler, desk: Desk) -> None:
+        self._services = services
+        self._scheduler = scheduler
+        self._desk = desk
+        # How a tap on an example becomes a message; the router sets it, which routes all messages.
+        self.send_prompt: Callable[[Update, MessageIn], Awaitable[None]]
+
+    async def tell(self, chat: ChatRef, card: Card, update: Update | None) -> None:
+        """Store a notice, and with it that the update is dealt with."""
+        services = self._services
+        now = services.clock.now()
+        parts = services.transports[chat.transport].parts(card)
+
+        def job(conn: sqlite3.Connection) -> None:
+            deliveries.add_send(conn, chat, parts, "notice", now)
+            if update is not None:
+                updates.done(conn, update.id)
+
+        await services.db.write(job)
+        services.outbox.kick()
+
+    async def run(self, update: Update, message: MessageIn, word: str, rest: str) -> bool:
+        """Run a command. False when the word is none of ours: then it is for the agent."""
+        if word in self._services.projects or word in self._services.engines.ids():
+            return False
+        match word:
+            case "start":
+                card = self._welcome(message.chat)
+            case "help":
+                card = self._help(rest)
+            case "status":
+                card = self._status()
+            case "new":
+                card = await self._new(update, message.chat)
+            case "cancel":
+                card = await self._cancel(update, message)
+            case "ctx":
+                card = await self._ctx(message.chat, rest)
+            case _ if word in UNAVAILABLE:
+                card = cards.notice(f"/{word} is not available in this version.", "/help lists what is.")
+            case _:
+                return False
+        await self.tell(message.chat, card, update)
+        return True
+
+    # ------------------------------------------------------------------------------------------------- commands
+
+    def _welcome(self, chat: ChatRef) -> Card:
+        services = self._services
+        bound = services.db.read(lambda conn: threads.chat(conn, chat))
+        project = bound.project or services.project_of_chat(chat) or services.options.default_project
+        place = f"project {project}" if project else f"the folder {services.options.home}"
+        example = "Explain what this project does"
+        return Card(
+            (
+                Line("Untether: your coding agents, from this chat. Send a task in plain words.", "bold"),
+                Line(f"{services.engines.default} answers here, in {place}."),
+                Line("For example:", "quiet"),
+            ),
+            buttons=((Button(example, f"{cards.EXAMPLE}:{example}"[:64]),),),
+        )
+
+    def _help(self, rest: str) -> Card:
+        word = rest.strip().lstrip("/").lower()
+        if word in COMMANDS:
+            entry = COMMANDS[word]
+            return Card(
+                (Line(entry.form, "bold"), Line(f"Shows or does: {entry.what}."), Line(f"Example: {entry.example}"))
+            )
+        lines = [Line(f"/{name}  {entry.what}") for name, entry in COMMANDS.items()]
+        if word == "all":
+            engines = ", ".join(f"/{engine}" for engine in self._services.engines.ids())
+            projects = ", ".join(f"/{project}" for project in self._services.projects) or "none yet (untether init)"
+            lines += [
+                Line("At the start of a message:", "bold"),
+                Line(f"engine: {engines}"),
+                Line(f"project: {projects}"),
+                Line("branch: @name works in a worktree of that branch"),
+                Line(
+                    "Reply to an answer to continue its session. Reply to a request to deny it with a reason.", "quiet"
+                ),
+            ]
+        return Card(tuple(lines))
+
+    def _status(self) -> Card:
+        """Waiting for you first, then running, then queued, over all chats; then the machine and today's cost."""
+        services = self._services
+        now = services.clock.now()
+        lines: list[Line] = []
+
+        def since(then: float) -> str:
+            return words.duration(now - then)
+
+        for pending in services.db.read(interactions.all_open):
+            lines.append(Line(f"⏸ {pending.interaction.act} · {self._title(pending.run_id)} · {since(pending.opened)}"))
+        for run in services.db.read(runs.running):
+            lines.append(Line(f"▸ {self._title(run.id)} · {words.duration(now - run.started)}"))
+        for thread_id in services.db.read(threads.threads_with_queued):
+            for message in services.db.read(partial(threads.queued, thread_id=thread_id)):
+                lines.append(Line(f"⏳ queued: {words.one_line(message.text, 60)}"))
+        if not lines:
+            lines.append(Line("Nothing runs and nothing waits."))
+        for transport in services.transports.values():
+            if trouble := transport.health():
+                lines.append(Line(f"✗ {transport.name}: {trouble}"))
+        memory = psutil.virtual_memory()
+        load = psutil.getloadavg()[0]
+        engines = ", ".join(engine.id for engine in services.engines if engine.available)
+        lines.append(Line(f"{memory.available / 2**30:.1f} GB free · load {load:.1f} · {engines}", "quiet"))
+        midnight = now - (now % 86_400)
+        cost = services.db.read(lambda conn: runs.cost_since(conn, midnight))
+        lines.append(Line(f"today: {words.money(cost)}", "quiet"))
+        return Card(tuple(lines))
+
+    def _title(self, run_id: int) -> str:
+        found = self._services.db.read(lambda conn: runs.run(conn, run_id))
+        if found is None:
+            return "a run"
+        thread = self._services.db.read(lambda conn: threads.thread(conn, found.thread_id))
+        place = (thread.project or thread.engine) if thread else ""
+        return f"{place}: {words.one_line(found.title, 60)}"
+
+    async def _new(self, update: Update, chat: ChatRef) -> Card:
+        count = await self._stop_all(update, chat, forget=True)
+        tail = f" {count} stopped or withdrawn." if count else ""
+        return cards.notice(f"✓ The next message starts a new session.{tail}")
+
+    async def _cancel(self, update: Update, message: MessageIn) -> Card:
+        thread_ids = None
+        if message.reply_to is not None:
+            reply = message.reply_to
+            found = self._services.db.read(lambda conn: threads.of_message(conn, message.chat, reply.message_id))
+            thread_ids = [found.id] if found is not None else None
+        count = await self._stop_all(update, message.chat, thread_ids=thread_ids)
+        if not count:
+            return cards.notice("Nothing runs in this chat.", silent=True)
+        return cards.notice("■ Stopped." if count == 1 else f"■ Stopped or withdrawn: {count}.", silent=True)
+
+    async def _stop_all(
+        self, update: Update, chat: ChatRef, *, thread_ids: list[int] | None = None, forget: bool = False
+    ) -> int:
+        """Withdraw what came before this command and is not taken, then stop what runs."""
+        services = self._services
+        ids = services.db.read(lambda conn: threads.threads_of_chat(conn, chat)) if thread_ids is None else thread_ids
+
+        def job(conn: sqlite3.Connection) -> int:
+            withdrawn = threads.withdraw_queued(conn, ids, update.id)
+            for message in withdrawn:
+                if message.notice is not None:
+                    deliveries.add_delete(conn, message.notice, services.clock.now())
+            # Messages of this chat that are stored but not routed yet are withdrawn too: they came before.
+            unrouted = updates.withdraw_before(conn, chat.transport, update.id, self._is_message_of(chat))
+            if forget:
+                threads.set_chat(conn, chat, current=None)
+            return len(withdrawn) + unrouted
+
+        withdrawn = await services.db.write(job)
+        stopped = await self._scheduler.stop(ids)
+        return withdrawn + stopped
+
+    def _is_message_of(self, chat: ChatRef) -> Callable[[bytes], bool]:
+        transport = self._services.transports[chat.transport]
+
+        def check(raw: bytes) -> bool:
+            try:
+                inbound = transport.decode(raw)
+            except ValueError:
+                return False
+            return isinstance(inbound, MessageIn) and inbound.chat == chat
+
+        return check
+
+    async def _ctx(self, chat: ChatRef, rest: str) -> Card:
+        services = self._services
+        verb, _, argument = rest.strip().partition(" ")
+        if verb == "clear":
+            await services.db.write(lambda conn: threads.set_chat(conn, chat, project=None, branch=None, current=None))
+            return cards.notice("✓ This chat is no longer bound to a project.")
+        if verb == "set":
+            return await self._bind(chat, argument.split())
+        if verb:
+            return cards.notice("Form: /ctx [set PROJECT [@branch] | clear]")
+        bound = services.db.read(lambda conn: threads.chat(conn, chat))
+        project = bound.project or services.project_of_chat(chat) or services.options.default_project
+        if project is None:
+            return cards.notice(
+                f"No project is bound: agents work in {services.options.home}.", "/ctx set PROJECT binds one."
+            )
+        branch = f" @{bound.branch}" if bound.branch else ""
+        how = "bound to this chat" if bound.project else "by default"
+        return cards.notice(f"{project}{branch}, {how}.")
+
+    async def _bind(self, chat: ChatRef, arguments: list[str]) -> Card:
+        services = self._services
+        name = arguments[0].lstrip("/") if arguments else ""
+        branch = arguments[1].removeprefix("@") if len(arguments) > 1 else None
+        project = next((p for alias, p in services.projects.items() if alias.lower() == name.lower()), None)
+        if project is None:
+            known = ", ".join(services.projects) or "none yet: run untether init in a project's folder"
+            return cards.notice(f"✗ There is no project {name or '(no name given)'}. Known: {known}.")
+        try:
+            where = await context.resolve(project, branch, services.options.home)
+        except context.ContextError as error:
+            return cards.notice(f"✗ {error}")
+        await services.db.write(
+            lambda conn: threads.set_chat(conn, chat, project=project.alias, branch=branch, current=None)
+        )
+        return cards.notice(f"✓ This chat works in {where.title}. The next message starts a new session there.")
+
+    # ------------------------------------------------------------------------------------------------------ taps
+
+    async def tap(self, update: Update, tap: TapIn, toast: Toast) -> None:
+        what, _, about = tap.data.partition(":")
+        if what == cards.INTERACTION:
+            await self._tap_interaction(tap, about, toast)
+        elif what == cards.EXAMPLE:
+            await toast("Sent")
+            await self.send_prompt(update, MessageIn(tap.chat, tap.sender, "", about))
+        elif about.isdigit():
+            await self._tap_run(update, tap, what, int(about), toast)
+        else:
+            await toast("This button is not known any more")
+
+    async def _tap_interaction(self, tap: TapIn, about: str, toast: Toast) -> None:
+        key, _, letter = about.partition(":")
+        letter, _, text = letter.partition(":")
+        pending = self._desk.pending(key)
+        if pending is None or not self._belongs(tap, pending):
+            await toast("This request is not known any more")
+            return
+        if letter == "w" and pending.state == "open":
+            await toast("Reply to this message with the reason")
+            return
+        decision = decision_of(letter, text)
+        if decision is None and letter != "w":
+            await toast("This button is not known any more")
+            return
+        if decision is None:
+            await toast(self._desk.late(pending))
+            return
+        await toast(await self._desk.decide(key, decision, tap.sender, toast))
+
+    def _belongs(self, tap: TapIn, pending: interactions.Pending) -> bool:
+        """A tap counts in the chat where the request was shown, and on a transport that shows all."""
+        if self._services.transports[tap.chat.transport].shows_all or pending.delivery_id is None:
+            return True
+        shown = self._services.db.read(lambda conn: deliveries.get(conn, pending.delivery_id or 0))
+        return shown is not None and shown.chat.transport == tap.chat.transport and shown.chat.chat == tap.chat.chat
+
+    async def _tap_run(self, update: Update, tap: TapIn, what: str, run_id: int, toast: Toast) -> None:
+        services = self._services
+        run = services.db.read(lambda conn: runs.run(conn, run_id))
+        live = self._scheduler.view(run_id)
+        if run is None:
+            await toast("This run is not known any more")
+        elif what == cards.STOP:
+            if live is None:
+                await toast("It has ended already")
+            else:
+                await toast("Stopping…")
+                await live[0].stop()
+        elif what == cards.VERBOSE:
+            if live is not None:
+                live[1].verbose = not live[1].verbose
+                live[0].show()
+            await toast("" if live is not None else "It has ended already")
+        elif what == cards.DETAILS:
+            await toast("")
+            await self.tell(tap.chat, cards.details(run.raw_error or run.error or "Nothing more is known."), update)
+        elif what in (cards.AGAIN, cards.RESUME):
+            await self._repeat(update, tap, run, resume=what == cards.RESUME, toast=toast)
+        else:
+            await toast("This button is not known any more")
+
+    async def _repeat(self, update: Update, tap: TapIn, run: runs.Run, *, resume: bool, toast: Toast) -> None:
+        """Send a run's message again, or go on where it was interrupted. Each run is repeated once by its button."""
+        services = self._services
+        message_id = run.message_id or 0  # 0 is no row: a turn that nobody asked for has no message
+        message = services.db.read(lambda conn: threads.message(conn, message_id))
+        thread = services.db.read(lambda conn: threads.thread(conn, run.thread_id))
+        if thread is None or message is None:
+            await toast("The message of this run is not known any more")
+            return
+        # What the agent has taken is in its session: sending it again would do it twice.
+        text = CONTINUE if resume and thread.session and message.state != "queued" else message.text
+        marker = f"repeated:{run.id}"
+
+        def job(conn: sqlite3.Connection) -> bool:
+            if not kv.add(conn, marker, str(update.id)):
+                return False
+            threads.add_message(
+                conn,
+                thread_id=thread.id,
+                update_id=update.id,
+                prompt_id=services.new_id(),
+                message_id=message.message_id,
+                sender=tap.sender.name or tap.sender.id,
+                text=text,
+                now=services.clock.now(),
+                options=message.options,
+            )
+            updates.done(conn, update.id)
+            return True
+
+        if not await services.db.write(job):
+            await toast("Already sent again")
+            return
+        await toast("Resuming" if resume else "Sent again")
+        self._scheduler.wake(thread.id)

@@ -1,0 +1,50 @@
+"""Directives at the start of a message: `/engine`, `/project` and `@branch` say who works where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from ..model import Record
+
+_TOKEN = re.compile(r"\s*(?:/(?P<slash>[A-Za-z0-9_][A-Za-z0-9_-]*)(?:@\w+)?|@(?P<branch>[^\s@]+))(?=\s|$)")
+
+
+class Directives(Record, frozen=True):
+    engine: str | None = None
+    project: str | None = None
+    branch: str | None = None
+    text: str = ""
+
+
+def parse(text: str, engines: Collection[str], projects: Collection[str]) -> Directives:
+    """Read directives from the first line that is not empty; the first other token ends them.
+
+    Names compare without regard to case. A second engine, project or branch is no directive but part of the text.
+    """
+    found: dict[str, str] = {}
+    by_name = {name.lower(): ("engine", name) for name in engines}
+    for name in projects:
+        by_name.setdefault(name.lower(), ("project", name))
+    rest = text.lstrip()
+    line_end = rest.find("\n")
+    limit = len(rest) if line_end < 0 else line_end
+    position = 0
+    while match := _TOKEN.match(rest, position, limit):
+        if match["branch"] is not None:
+            kind, value = "branch", match["branch"]
+        elif (known := by_name.get(match["slash"].lower())) is not None:
+            kind, value = known
+        else:
+            break
+        if kind in found:
+            break
+        found[kind] = value
+        position = match.end()
+    return Directives(**found, text=rest[position:].strip() if found else text.strip())
+
+
+def command(text: str) -> tuple[str, str] | None:
+    """A message that begins with `/word` (or `/word@bot`): the word in lower case and the rest."""
+    match = re.match(r"\s*/([A-Za-z0-9_][A-Za-z0-9_-]*)(?:@\w+)?(?:\s+|$)", text)
+    return None if match is None else (match[1].lower(), text[match.end() :].strip())

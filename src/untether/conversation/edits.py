@@ -1,0 +1,62 @@
+"""Progress edits: keeps the status message of a process's active run fresh, and calm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+import anyio
+
+from ..transport import Card, ChatRef
+from .progress import ProgressTracker
+from .services import Services
+
+
+class Shown(Protocol):
+    """A run whose status message is kept fresh."""
+
+    run_id: int
+    status_delivery: int | None
+    tracker: ProgressTracker
+    done: anyio.Event
+
+
+R = TypeVar("R", bound=Shown)
+
+
+class ProgressEdits(Generic[R]):
+    """Paints one message a run: soon after a change, and now and then for the clock. The newest state wins."""
+
+    def __init__(
+        self, services: Services, chat: ChatRef, active: Callable[[], R | None], card: Callable[[R], Card]
+    ) -> None:
+        self._services = services
+        self._chat = chat
+        self._active = active
+        self._card = card
+        self._changed = anyio.Event()
+
+    def changed(self) -> None:
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Paint until cancelled."""
+        services = self._services
+        shown: tuple[int, Card] | None = None
+        while True:
+            with anyio.move_on_after(services.options.heartbeat_interval):
+                await self._changed.wait()
+            self._changed = anyio.Event()
+            run = self._active()
+            if run is None or run.status_delivery is None:
+                continue
+            message_id = await services.outbox.message_id(run.status_delivery)
+            if message_id is None or run.done.is_set():
+                continue
+            card = self._card(run)
+            if shown != (run.run_id, card):
+                shown = (run.run_id, card)
+                services.transports[self._chat.transport].paint(self._chat, message_id, card)
+            # The longer a run, the calmer its message: a chat counts edits like messages.
+            age = services.clock.now() - run.tracker.started
+            await services.clock.sleep(min(services.options.min_render_interval + age / 20, 10.0))

@@ -1,0 +1,40 @@
+"""The conversation put together: inbox, router, scheduler, desk and outbox, started and stopped as one."""
+
+from __future__ import annotations
+
+import anyio
+
+from .commands import Commands
+from .desk import Desk
+from .inbox import StoredInbox
+from .router import Router
+from .scheduler import Scheduler
+from .services import Services
+from .views import Views
+
+
+class Office:
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self.scheduler = Scheduler(services)
+        self.desk = Desk(services, self.scheduler)
+        commands = Commands(services, self.scheduler, self.desk)
+        self.router = Router(services, self.scheduler, self.desk, commands)
+        self.inbox = StoredInbox(
+            services.db,
+            services.transports,
+            services.clock,
+            route=self.router.route,
+            parked=self.router.parked,
+            failed=self.router.failed,
+            is_urgent=self.router.is_urgent,
+        )
+        self.router.inbox = self.inbox
+        self.views = Views(services, self.scheduler)
+
+    async def run(self) -> None:
+        """Serve until cancelled. What the last stop left is taken up first."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.services.outbox.run)
+            await tasks.start(self.scheduler.run)
+            tasks.start_soon(self.inbox.run)

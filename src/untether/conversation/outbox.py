@@ -1,0 +1,150 @@
+"""The outbox: sends what must arrive, one call at a time for each chat, and remembers what became of it.
+
+A row is marked before its request leaves. So after a crash, or when a connection dies with the answer, its fate is
+unknown; such a send is repeated once, never more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import anyio
+import anyio.abc
+import structlog
+
+from ..clock import Clock
+from ..store import deliveries
+from ..store.database import Database, StoreError
+from ..store.deliveries import Delivery
+from ..transport import SendFailed, Transport
+from .hub import Hub
+
+log = structlog.get_logger(__name__)
+
+_PAUSE_MIN, _PAUSE_MAX = 1.0, 60.0
+
+
+class Outbox:
+    def __init__(self, db: Database, transports: Mapping[str, Transport], clock: Clock, hub: Hub) -> None:
+        self._db = db
+        self._transports = transports
+        self._clock = clock
+        self._hub = hub
+        self._kick = anyio.Event()
+        self._busy: set[tuple[str, str]] = set()
+        self._sent: dict[int, anyio.Event] = {}
+
+    def kick(self) -> None:
+        """There may be new rows."""
+        self._kick.set()
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            while True:
+                self._kick = anyio.Event()
+                for chat in self._db.read(deliveries.chats_with_pending):
+                    if chat not in self._busy and chat[0] in self._transports:
+                        self._busy.add(chat)
+                        tasks.start_soon(self._serve, chat)
+                await self._kick.wait()
+
+    async def flush(self, seconds: float) -> None:
+        """Give what is pending a last chance to leave."""
+        with anyio.move_on_after(seconds):
+            while self._db.read(deliveries.chats_with_pending):
+                self.kick()
+                await self._clock.sleep(0.05)
+
+    async def message_id(self, delivery_id: int) -> str | None:
+        """Wait until a part was sent, and return its message id; None when it never will be."""
+        while True:
+            row = self._db.read(lambda conn: deliveries.get(conn, delivery_id))
+            if row is None or row.state in ("failed", "unknown"):
+                return None
+            if row.state == "sent":
+                return row.message_id
+            await self._sent.setdefault(delivery_id, anyio.Event()).wait()
+
+    async def _serve(self, chat: tuple[str, str]) -> None:
+        """Send all that a chat has pending, then go."""
+        pause = _PAUSE_MIN
+        try:
+            while (row := self._db.read(lambda conn: deliveries.next_of_chat(conn, *chat))) is not None:
+                try:
+                    wait = await self._deliver(row)
+                except StoreError as error:
+                    log.error("outbox.store_failed", delivery=row.id, error=str(error))
+                    wait = _PAUSE_MIN
+                if wait is None:
+                    pause = _PAUSE_MIN
+                else:
+                    await self._clock.sleep(max(wait, pause))
+                    pause = min(pause * 2, _PAUSE_MAX)
+        finally:
+            self._busy.discard(chat)
+            self.kick()
+
+    async def _deliver(self, row: Delivery) -> float | None:
+        """Make the call of one row. Returns seconds to wait before the next try, None when it is dealt with."""
+        transport = self._transports[row.chat.transport]
+        if not await self._db.write(lambda conn: deliveries.sending(conn, row.id)):
+            log.warning("outbox.fate_unknown", delivery=row.id, role=row.role)
+            self._settled(row)
+            return None
+        try:
+            message_id = await self._call(transport, row)
+        except SendFailed as failure:
+            return await self._failed(row, failure)
+        except anyio.get_cancelled_exc_class():
+            raise
+        except Exception as error:
+            # A defect in one rendering must not stop everything else that waits for this chat.
+            log.exception("outbox.defect", delivery=row.id, role=row.role)
+            detail = f"{type(error).__name__}: {error}"
+            await self._db.write(lambda conn: deliveries.failed(conn, row.id, detail))
+            self._settled(row)
+            return None
+        now = self._clock.now()
+        with anyio.CancelScope(shield=True):
+            await self._db.write(lambda conn: deliveries.sent(conn, row.id, message_id, now))
+        self._settled(row)
+        return None
+
+    async def _call(self, transport: Transport, row: Delivery) -> str | None:
+        if row.act == "send":
+            assert row.card is not None
+            return await transport.send(row.chat, row.card, row.priority)
+        target = self._db.read(lambda conn: deliveries.get(conn, row.target or 0))
+        if target is None or target.message_id is None:
+            raise SendFailed("gone", "the message was never sent")
+        if row.act == "edit":
+            assert row.card is not None
+            await transport.edit(row.chat, target.message_id, row.card, row.priority)
+        else:
+            await transport.delete(row.chat, target.message_id)
+        return None
+
+    async def _failed(self, row: Delivery, failure: SendFailed) -> float | None:
+        if failure.kind == "later":
+            await self._db.write(lambda conn: deliveries.not_sent(conn, row.id))
+            return failure.retry_after
+        if failure.kind == "unknown":
+            return 0.0  # the row stays as it is: the next attempt is the last
+        level = log.info if row.act != "send" else log.warning
+        level(
+            "outbox.not_delivered",
+            delivery=row.id,
+            role=row.role,
+            act=row.act,
+            kind=failure.kind,
+            detail=failure.detail,
+        )
+        await self._db.write(lambda conn: deliveries.failed(conn, row.id, failure.detail))
+        self._settled(row)
+        return None
+
+    def _settled(self, row: Delivery) -> None:
+        if (event := self._sent.pop(row.id, None)) is not None:
+            event.set()
+        self._hub.changed()

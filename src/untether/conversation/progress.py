@@ -1,0 +1,159 @@
+"""Progress: the fold of a run's events into what its status message shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ..model import (
+    Action,
+    ActionEvent,
+    CompletedEvent,
+    InteractionEvent,
+    StartedEvent,
+    TurnEvent,
+    UntetherEvent,
+    Usage,
+    Wait,
+)
+from ..text import words
+
+HIDDEN_KINDS = ("turn", "telemetry")
+
+
+class Step(msgspec.Struct):
+    """One action as shown. Times are epoch seconds."""
+
+    action: Action
+    started: float
+    ended: float | None = None
+    ok: bool | None = None
+    message: str = ""
+    parent: str = ""
+    number: int = 0
+
+
+class ProgressTracker:
+    """What a run did so far. `note_event` folds one event; the other methods only read."""
+
+    def __init__(self, started: float = 0.0) -> None:
+        self.started = started
+        self.meta: dict[str, Any] = {}
+        self.steps: dict[str, Step] = {}
+        self.count = 0
+        self.waiting: dict[str, InteractionEvent] = {}
+        self.usage: Usage | None = None
+        self.finished = False
+        self.version = 0
+
+    def note_event(self, event: UntetherEvent, now: float) -> bool:
+        """Fold one event. True when something visible changed."""
+        match event:
+            case ActionEvent():
+                changed = self._action(event, now)
+            case StartedEvent():
+                if event.meta:
+                    self.meta.update(event.meta)
+                changed = True
+            case InteractionEvent():
+                if event.phase == "opened":
+                    self.waiting[event.interaction.id] = event
+                else:
+                    self.waiting.pop(event.interaction.id, None)
+                changed = True
+            case CompletedEvent() | TurnEvent(phase="completed"):
+                self.finished = True
+                if isinstance(event.usage, Usage):
+                    self.usage = event.usage
+                changed = True
+            case _:
+                changed = False
+        if changed:
+            self.version += 1
+        return changed
+
+    def _action(self, event: ActionEvent, now: float) -> bool:
+        action = event.action
+        if action.kind in HIDDEN_KINDS:
+            if action.kind == "telemetry":
+                self.meta.update(action.detail)
+            return False
+        step = self.steps.get(action.id)
+        if step is None:
+            if action.kind not in ("note", "warning") and not event.parent:
+                self.count += 1
+            step = self.steps[action.id] = Step(action, now, parent=event.parent, number=self.count)
+        else:
+            step.action = action
+        if event.message:
+            step.message = event.message
+        if event.phase == "completed":
+            step.ended = now
+            step.ok = event.ok
+        return True
+
+    def last(self, limit: int) -> list[Step]:
+        """The newest steps of the main agent, oldest first; children of sub-agents are left out."""
+        found: list[Step] = []
+        for step in reversed(self.steps.values()):
+            if len(found) == limit:
+                break
+            if not step.parent:
+                found.append(step)
+        found.reverse()
+        return found
+
+
+def step_text(step: Step, now: float, *, verbose: bool = False) -> str:
+    """One line for a step: its sign, what it does, what it changed, how long it takes when that is long."""
+    action, detail = step.action, step.action.detail
+    if step.ended is None:
+        sign = "↻" if detail.get("retry") else "▸"
+    elif action.kind == "warning":
+        sign = "✗" if step.ok is False else "·"
+    else:
+        sign = "✗" if step.ok is False else "✓"
+    title = f"{detail['verb']} {action.title}" if detail.get("verb") else action.title
+    text = f"{sign} {words.one_line(title, 200 if verbose else 90)}"
+    if detail.get("added") is not None or detail.get("removed") is not None:
+        text += f"  +{detail.get('added', 0)} −{detail.get('removed', 0)}"
+    if step.ended is None and now - step.started >= 10:
+        text += f" · {words.duration(now - step.started)}"
+    if verbose and step.message:
+        text += f"\n  {words.one_line(step.message, 120)}"
+    return text
+
+
+_HUMAN = {"permission": "permission", "plan": "your word on the plan", "question": "an answer"}
+
+
+def wait_text(tracker: ProgressTracker, waits: Sequence[Wait], now: float) -> str:
+    """The line that says whom the run waits for when it is not simply working; "" when it is."""
+    if tracker.waiting:
+        kinds = dict.fromkeys(event.interaction.kind for event in tracker.waiting.values())
+        return "⏸ waiting for you: " + ", ".join(_HUMAN[kind] for kind in kinds)
+    by_kind = {wait.kind: wait for wait in waits}
+    if wait := by_kind.get("quota"):
+        until = (
+            f", resets {words.clock_time(wait.until, None)} (in {words.duration(wait.until - now)})"
+            if wait.until
+            else ""
+        )
+        return f"⏳ usage limit{until}"
+    if wait := by_kind.get("retry"):
+        left = f", next try in {words.duration(max(0.0, wait.until - now))}" if wait.until else ""
+        return f"↻ {wait.label or 'the provider does not answer'}{left}"
+    if "compaction" in by_kind:
+        return "⏳ compacting the conversation"
+    if wait := by_kind.get("hook"):
+        return f"⏳ hook {wait.label}".rstrip()
+    background = [wait for wait in waits if wait.kind == "background"]
+    if background:
+        name = f': "{words.one_line(background[0].label, 50)}"' if background[0].label else ""
+        count = f"{len(background)} task{'s' if len(background) > 1 else ''} in the background{name}"
+        return f"⏳ {count} · {words.duration(now - min(wait.since for wait in background))}"
+    if (wait := by_kind.get("model")) and now - wait.since >= 60:
+        return f"⏳ model, {words.duration(now - wait.since)} of silence (normal)"
+    return ""

@@ -1,0 +1,70 @@
+"""What every part of the conversation works with, put together once by the composition root."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..clock import Clock
+from ..model import Record
+from ..runner import Runner
+from ..store.database import Database
+from ..transport import ChatRef, Transport
+from .context import Project
+from .engines import Engines
+from .hub import Hub
+from .outbox import Outbox
+
+# Without vowels, digits that look like letters and signs: short, and never a word.
+_KEY_LETTERS = "bcdfghjkmnpqrstvwxz23456789"
+
+
+def new_key() -> str:
+    """A random key of 10 letters (47 bits) for a button."""
+    return "".join(secrets.choice(_KEY_LETTERS) for _ in range(10))
+
+
+class Options(Record, frozen=True):
+    """The settings that the conversation needs."""
+
+    state_dir: str
+    home: str  # where runs without a project work
+    default_project: str | None = None
+    stateless: frozenset[str] = frozenset()  # transports on which only a reply continues a session
+    show_resume_line: bool = True
+    max_actions: int = 5
+    verbose: bool = False
+    min_render_interval: float = 2.0
+    heartbeat_interval: float = 30.0
+    idle_close_s: float = 60.0
+    join_s: float = 1.0
+    max_line_bytes: int = 64 << 20
+    attach_limit: int = 64_000
+
+
+@dataclass
+class Services:
+    db: Database
+    clock: Clock
+    options: Options
+    projects: Mapping[str, Project]
+    transports: Mapping[str, Transport]
+    engines: Engines
+    outbox: Outbox
+    hub: Hub
+    environment: Callable[[Runner, str], Mapping[str, str]]
+    """The environment of an agent, from its runner and its process id."""
+    new_key: Callable[[], str] = new_key
+    new_id: Callable[[], str] = field(default=lambda: str(uuid.uuid4()))
+
+    project_chats: Mapping[ChatRef, str] = field(default_factory=dict)
+
+    def project_of_chat(self, chat: ChatRef) -> str | None:
+        """The project whose configuration names this chat."""
+        return self.project_chats.get(ChatRef(chat.transport, chat.chat))
+
+    def process_folder(self, process_id: str) -> Path:
+        return Path(self.options.state_dir) / "processes" / process_id

@@ -1,0 +1,135 @@
+"""What a surface that shows everything asks for: the lists of runs, and one thread as a conversation."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Literal
+
+from ..model import Record, Wait
+from ..store import deliveries, interactions, runs, threads
+from ..store.interactions import Pending
+from ..store.runs import Run
+from ..store.threads import Message, Thread
+from ..text import words
+from .history import tracker_of
+from .progress import ProgressTracker, step_text
+from .scheduler import Scheduler
+from .services import Services
+
+_KEPT_TRACKERS = 64
+
+
+class RunRow(Record, frozen=True):
+    """A run in a list. `state` is that of the run, or `waiting` when it needs a person."""
+
+    run_id: int
+    state: Literal["waiting", "running", "queued", "done", "failed", "stopped", "interrupted"]
+    title: str
+    where: str
+    engine: str
+    started: float
+    last: str
+
+
+class Overview(Record, frozen=True):
+    needs_you: tuple[RunRow, ...]
+    running: tuple[RunRow, ...]
+    recent: tuple[RunRow, ...]
+
+
+class RunView(Record, frozen=True):
+    """One run of a conversation: the message that began it, what was done, what was asked, how it ended."""
+
+    run: Run
+    message: Message | None
+    tracker: ProgressTracker
+    waits: tuple[Wait, ...]
+    asked: tuple[Pending, ...]
+    stopping: bool = False
+
+
+class Page(Record, frozen=True):
+    thread: Thread
+    where: str
+    runs: tuple[RunView, ...]
+    queued: tuple[Message, ...]
+
+
+class Views:
+    def __init__(self, services: Services, scheduler: Scheduler) -> None:
+        self._services = services
+        self._scheduler = scheduler
+        self._trackers: OrderedDict[int, ProgressTracker] = OrderedDict()
+
+    def overview(self, recent: int = 30) -> Overview:
+        db = self._services.db
+        waiting = {pending.run_id for pending in db.read(interactions.all_open)}
+        running = db.read(runs.running)
+        return Overview(
+            needs_you=tuple(self._row(run, waits=True) for run in running if run.id in waiting),
+            running=tuple(self._row(run) for run in running if run.id not in waiting),
+            recent=tuple(self._row(run) for run in db.read(lambda conn: runs.recent(conn, recent))),
+        )
+
+    def _row(self, run: Run, *, waits: bool = False) -> RunRow:
+        thread = self._services.db.read(lambda conn: threads.thread(conn, run.thread_id))
+        last = run.error or words.one_line(run.answer, 80)
+        if run.state == "running":
+            live = self._scheduler.view(run.id)
+            steps = live[1].tracker.last(1) if live else []
+            last = step_text(steps[0], self._services.clock.now()) if steps else ""
+        return RunRow(
+            run.id,
+            "waiting" if waits else run.state,  # type: ignore[arg-type]  # the schema checks the states
+            words.one_line(run.title, 80),
+            where_of(thread) if thread else "",
+            thread.engine if thread else "",
+            run.started,
+            last,
+        )
+
+    def page(self, run_id: int) -> Page | None:
+        """The conversation that a run belongs to."""
+        db = self._services.db
+        run = db.read(lambda conn: runs.run(conn, run_id))
+        if run is None:
+            return None
+        thread = db.read(lambda conn: threads.thread(conn, run.thread_id))
+        assert thread is not None
+        views = tuple(self._run_view(one) for one in db.read(lambda conn: runs.of_thread(conn, thread.id)))
+        return Page(thread, where_of(thread), views, tuple(db.read(lambda conn: threads.queued(conn, thread.id))))
+
+    def _run_view(self, run: Run) -> RunView:
+        db = self._services.db
+        message_id = run.message_id
+        message = db.read(lambda conn: threads.message(conn, message_id)) if message_id is not None else None
+        asked = tuple(db.read(lambda conn: interactions.of_run(conn, run.id)))
+        live = self._scheduler.view(run.id)
+        if live is not None:
+            process, view = live
+            return RunView(run, message, view.tracker, process.session.waits, asked, view.stopping)
+        return RunView(run, message, self._tracker(run), (), asked)
+
+    def _tracker(self, run: Run) -> ProgressTracker:
+        if (known := self._trackers.get(run.id)) is not None:
+            self._trackers.move_to_end(run.id)
+            return known
+        tracker = tracker_of(self._services, run)
+        if run.state != "running":
+            self._trackers[run.id] = tracker
+            if len(self._trackers) > _KEPT_TRACKERS:
+                self._trackers.popitem(last=False)
+        return tracker
+
+    def run_of_delivery(self, delivery_id: int) -> int | None:
+        row = self._services.db.read(lambda conn: deliveries.get(conn, delivery_id))
+        return row.run_id if row is not None else None
+
+    def latest_run(self, thread_id: int) -> int | None:
+        found = self._services.db.read(lambda conn: runs.of_thread(conn, thread_id))
+        return found[-1].id if found else None
+
+
+def where_of(thread: Thread) -> str:
+    name = thread.project or thread.cwd.rstrip("/").rsplit("/", 1)[-1]
+    return f"{name} @{thread.branch}" if thread.branch else name
