@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import signal
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 
 import anyio
 import click
 import structlog
 
-from ..clock import SystemClock
+from .. import __version__
+from ..clock import Clock, SystemClock
+from ..conversation.commands import COMMANDS
 from ..conversation.context import Project
-from ..conversation.engines import Engines
+from ..conversation.engines import Engine, Engines
 from ..conversation.hub import Hub
 from ..conversation.office import Office
 from ..conversation.outbox import Outbox
@@ -20,10 +24,14 @@ from ..conversation.services import Options, Services
 from ..process.environment import agent_environment
 from ..runner import Runner
 from ..settings import ConfigError, Settings, load
+from ..store import kv, updates
 from ..store.database import Database, StoreError
 from ..store.lock import AlreadyRunning, StateLock
 from ..store.migrate import load_migrations
 from ..transport import ChatRef, Transport
+from ..transports.telegram.transport import TelegramTransport
+from ..transports.web.screens import Choices
+from ..transports.web.transport import WebTransport
 from . import engines as engine_list
 from . import logs
 
@@ -79,50 +87,78 @@ class Bridge:
     lock: StateLock
 
     async def run(self) -> None:
-        settings, clock, hub = self.settings, SystemClock(), Hub()
+        """Serve until a signal; then stop receiving, let what is ready leave, and end."""
+        clock, hub = SystemClock(), Hub()
         transports = self._transports(clock)
-        outbox = Outbox(self.db, transports, clock, hub)
-        services = Services(
+        services = self._services(clock, hub, transports)
+        office = Office(services)
+        console = transports.get("web")
+        if isinstance(console, WebTransport):
+            self._bind(console, office, hub)
+        self._announce(console if isinstance(console, WebTransport) else None)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(office.run)
+                receiving = anyio.CancelScope()
+                tasks.start_soon(_receive, transports, office, receiving)
+                async for number in _signals():
+                    if number == signal.SIGUSR1 and isinstance(console, WebTransport):
+                        console.new_code()
+                        click.echo(f"  console    {console.pairing_link()}")
+                        continue
+                    if receiving.cancel_called:
+                        break  # asked twice: now
+                    log.info("bridge.stopping", signal=signal.Signals(number).name)
+                    receiving.cancel()
+                    tasks.start_soon(_finish, services.outbox, tasks.cancel_scope)
+                tasks.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):
+                for transport in transports.values():
+                    if isinstance(transport, TelegramTransport):
+                        await transport.close()
+                await self.db.close()
+        log.info("bridge.stopped")
+
+    # ------------------------------------------------------------------------------------------------- wiring
+
+    def _transports(self, clock: Clock) -> dict[str, Transport]:
+        settings = self.settings
+        transports: dict[str, Transport] = {}
+        if settings.telegram is not None:
+            transports["telegram"] = TelegramTransport(
+                settings.telegram,
+                clock=clock,
+                project_chats=[table.chat_id for table in settings.projects.values() if table.chat_id is not None],
+                commands=[(name, entry.what) for name, entry in COMMANDS.items()],
+                group_chat_rps=settings.progress.group_chat_rps,
+                last_key=self.db.read(lambda conn: updates.last_key(conn, "telegram")),
+            )
+        if settings.web.enabled:
+            transports["web"] = WebTransport(settings.web, clock=clock, store=_ConsoleSessions(self.db))
+        return transports
+
+    def _services(self, clock: Clock, hub: Hub, transports: Mapping[str, Transport]) -> Services:
+        projects = self.settings.projects
+        return Services(
             db=self.db,
             clock=clock,
             options=self._options(),
             projects={
                 alias: Project(alias, str(table.path), table.worktrees_dir, table.worktree_base, table.default_engine)
-                for alias, table in settings.projects.items()
+                for alias, table in projects.items()
             },
             transports=transports,
             engines=self.engines,
-            outbox=outbox,
+            outbox=Outbox(self.db, transports, clock, hub),
             hub=hub,
             environment=self._environment(),
             project_chats={
                 ChatRef("telegram", str(table.chat_id)): alias
-                for alias, table in settings.projects.items()
+                for alias, table in projects.items()
                 if table.chat_id is not None
             },
         )
-        office = Office(services)
-        link = self._attach_console(transports, office)
-        self.lock.note(console_url=link)
-        for line in self._first_screen(link):
-            click.echo(line)
-        try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._serve, office, transports)
-                await _stop_signal()
-                log.info("bridge.stopping")
-                tasks.cancel_scope.cancel()
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self.db.close()
-        log.info("bridge.stopped")
-
-    async def _serve(self, office: Office, transports: Mapping[str, Transport]) -> None:
-        """Serve until cancelled; then give answers that are ready a moment to leave."""
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(office.run)
-            for transport in transports.values():
-                tasks.start_soon(transport.run, office.inbox)
 
     def _options(self) -> Options:
         settings = self.settings
@@ -157,3 +193,71 @@ class Bridge:
             )
 
         return environment
+
+    def _bind(self, console: WebTransport, office: Office, hub: Hub) -> None:
+        choices = Choices(tuple(self.engines.ids()), self.engines.default, tuple(self.settings.projects))
+        console.attach(office.views, hub, choices)
+        wanted = self.settings.web.port
+        address = console.bind()
+        if wanted and not address.endswith(f":{wanted}"):
+            click.echo(f"Port {wanted} is taken; the console is on the next free one.", err=True)
+        self.lock.note(console_url=console.pairing_link())
+
+    # ------------------------------------------------------------------------------------------- the first screen
+
+    def _announce(self, console: WebTransport | None) -> None:
+        settings = self.settings
+        found = [self._engine_line(engine) for engine in self.engines]
+        missing = [f"{name} (not driven by this version yet)" for name in engine_list.planned(os.environ)]
+        telegram = settings.telegram
+        lines = {
+            "console": f"{console.pairing_link()}   (the link works once)" if console else "switched off",
+            "Telegram": f"chat {telegram.chat_id}" if telegram else "not connected; untether pair connects a bot",
+            "engines": " · ".join([*found, *missing]),
+            "projects": ", ".join(settings.projects) or "none yet; untether init adds the directory you are in",
+            "state": f"{settings.state_dir}  (log: here, on stderr)",
+        }
+        click.echo(f"untether {__version__}")
+        for name, text in lines.items():
+            click.echo(f"  {name:<10} {text}")
+
+    def _engine_line(self, engine: Engine) -> str:
+        mark = " (default)" if engine.id == self.engines.default else ""
+        if not engine.available:
+            return f"{engine.id}{mark} not found; install it with: {engine.backend.install_cmd}"
+        form = "" if engine.runner.interactive else " (cannot ask for permission)"
+        return f"{engine.id}{mark}{form}"
+
+
+class _ConsoleSessions:
+    """Paired browsers, kept in the store so that they stay paired over a restart."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def get(self, key: str) -> str | None:
+        return self._db.read(lambda conn: kv.get(conn, f"console:{key}"))
+
+    async def put(self, key: str, value: str) -> None:
+        def job(conn: sqlite3.Connection) -> None:
+            kv.put(conn, f"console:{key}", value)
+
+        await self._db.write(job)
+
+
+async def _receive(transports: Mapping[str, Transport], office: Office, scope: anyio.CancelScope) -> None:
+    with scope:
+        async with anyio.create_task_group() as tasks:
+            for transport in transports.values():
+                tasks.start_soon(transport.run, office.inbox)
+
+
+async def _finish(outbox: Outbox, scope: anyio.CancelScope) -> None:
+    await outbox.flush(_FLUSH_S)
+    scope.cancel()
+
+
+async def _signals() -> AsyncIterator[int]:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGUSR1) as received:
+        async for number in received:
+            yield number

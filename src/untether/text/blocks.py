@@ -15,7 +15,7 @@ import msgspec
 from .clean import clean_text
 from .html import code_html, markdown_to_html, paragraph_html
 from .markdown import append_text, code_block, markdown_to_rich
-from .rich import EntityKind, RichBuilder, RichText
+from .rich import Entity, EntityKind, RichBuilder, RichText
 from .words import one_line
 
 LineStyle: TypeAlias = Literal["plain", "bold", "quiet"]
@@ -60,7 +60,18 @@ class Copyable(_Block, frozen=True):
     text: str
 
 
-Block: TypeAlias = Line | Code | Quote | Markdown | Copyable
+class Formatted(_Block, frozen=True):
+    """Text that is formatted already: a piece of a content that was split."""
+
+    text: str
+    entities: tuple[Entity, ...] = ()
+
+    @classmethod
+    def of(cls, rich: RichText) -> Formatted:
+        return cls(rich.text, rich.entities)
+
+
+Block: TypeAlias = Line | Code | Quote | Markdown | Copyable | Formatted
 
 
 def encode_blocks(blocks: Sequence[Block]) -> bytes:
@@ -123,6 +134,8 @@ def _rich(block: Block) -> RichText:
         case Copyable(label, text):
             append_text(out, clean_text(label))
             out.append(" " if label else "").append(clean_text(text), "code")
+        case Formatted(text, entities):
+            return RichText(text, entities)
     return out.build()
 
 
@@ -145,6 +158,8 @@ def _html(block: Block) -> str:
         case Copyable(label, text):
             code = f'<code class="copy">{escape(clean_text(text))}</code>'
             return f'<p class="line">{escape(clean_text(label))} {code}</p>'
+        case Formatted(text):
+            return f'<p class="line">{paragraph_html(clean_text(text))}</p>'
 
 
 def _cleaned(block: Block) -> Block:

@@ -1,0 +1,103 @@
+"""`untether pair` and `untether chat-id`: connect a Telegram bot, and find out the ids of chats and people."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import anyio
+import click
+
+from ..clock import SystemClock
+from ..settings import ConfigError, default_path, edit, load
+from ..transports.telegram import pair as pairing
+from ..transports.telegram.api import BotApi
+from ..transports.telegram.errors import ApiError
+
+_API = "https://api.telegram.org"
+
+_token = click.option("--token", help="The bot's token from @BotFather; asked for when it is not given.")
+_api = click.option("--api-base-url", help="A Bot API server of your own.")
+
+
+@click.command()
+@_token
+@_api
+@click.option("--config-path", type=click.Path(path_type=Path), help="The settings file.")
+def pair(token: str | None, api_base_url: str | None, config_path: Path | None) -> None:
+    """Connect a Telegram bot: prints a link and a QR code, and writes the chat and the person that use it."""
+    path = config_path or default_path(os.environ)
+    token, base = _bot(path, token, api_base_url)
+    try:
+        found = anyio.run(_pair, token, base)
+        if api_base_url:
+            edit.change(path, {("transports", "telegram", "api_base_url"): base}, environ=os.environ)
+        edit.set_telegram(path, token, found.chat_id, [found.user_id], environ=os.environ)
+    except (ApiError, pairing.PairingExpired, ConfigError) as error:
+        click.echo(f"✗ {_said(error)}", err=True)
+        raise SystemExit(1) from error
+    click.echo(f"✓ Connected with {found.name}: chat {found.chat_id}, user {found.user_id}, written to {path}")
+    click.echo("  Start Untether (again) to use it.")
+
+
+@click.command("chat-id")
+@_token
+@_api
+@click.option("--seconds", default=60.0, help="How long to listen.")
+@click.option("--config-path", type=click.Path(path_type=Path), help="The settings file.")
+def chat_id(token: str | None, api_base_url: str | None, seconds: float, config_path: Path | None) -> None:
+    """Print the ids of chats and people that write to the bot. Stop the bridge first: one program receives at a time."""
+    token, base = _bot(config_path or default_path(os.environ), token, api_base_url)
+    click.echo(f"Write to the bot now; listening for {seconds:.0f} s.", err=True)
+    try:
+        anyio.run(_listen, token, base, seconds)
+    except ApiError as error:
+        click.echo(f"✗ {_said(error)}", err=True)
+        raise SystemExit(1) from error
+
+
+def _bot(path: Path, token: str | None, base: str | None) -> tuple[str, str]:
+    """The token and the address: as given, else as configured, else asked for."""
+    try:
+        telegram = load(path, os.environ).telegram
+    except ConfigError as error:
+        click.echo(str(error), err=True)
+        raise SystemExit(1) from error
+    if telegram is not None:
+        token = token or telegram.bot_token.get_secret_value()
+        base = base or telegram.api_base_url
+    if not token:
+        token = click.prompt("The token that @BotFather gave you", hide_input=True).strip()
+    return token, base or _API
+
+
+async def _pair(token: str, base: str) -> pairing.Paired:
+    import segno
+
+    api = BotApi(token, base)
+    try:
+        bot = await api.get_me()
+        code = pairing.new_code()
+        link = pairing.link(bot.username, code)
+        click.echo(f"Open this on your phone within 10 minutes and tap Start:\n\n  {link}\n")
+        segno.make(link, micro=False).terminal(compact=True)
+        return await pairing.pair(api, code=code, clock=SystemClock())
+    finally:
+        await api.aclose()
+
+
+async def _listen(token: str, base: str, seconds: float) -> None:
+    api = BotApi(token, base)
+    try:
+        async for seen in pairing.watch_ids(api, seconds, clock=SystemClock()):
+            click.echo(f"chat {seen.chat_id} ({seen.chat_title})  user {seen.user_id} ({seen.name})")
+    finally:
+        await api.aclose()
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, ApiError) and error.kind == "unauthorized":
+        return "The token is refused. Get the current one from @BotFather."
+    if isinstance(error, ApiError) and error.kind == "conflict":
+        return "Another program receives for this bot (Untether itself?). Stop it, then try again."
+    return str(error)

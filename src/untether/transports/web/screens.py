@@ -1,0 +1,200 @@
+"""The pages of the console as HTML. Every text is escaped; only what `text.blocks` rendered passes as it is."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jinja2
+from markupsafe import Markup
+
+from ...clock import Clock
+from ...conversation.views import Overview, Page, RunRow
+from ...model import Record
+from ...text import words
+from ...text.blocks import Block, Markdown, to_html, to_plain
+from ...text.clean import clean_text
+from .entries import RunEntry, Said, queued_entries, run_entry, split_sign
+from .said import Notice
+
+_HERE = Path(__file__).parent
+_ROW_SIGNS = {
+    "waiting": "⏸",
+    "running": "▸",
+    "queued": "⏳",
+    "done": "✓",
+    "failed": "✗",
+    "stopped": "■",
+    "interrupted": "■",
+}
+_RENDERED = 256  # answers and requests that are kept as HTML
+_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+
+class Choices(Record, frozen=True):
+    """What a person may choose for a new conversation: engines and projects by name, and what answers by default."""
+
+    engines: tuple[str, ...]
+    default_engine: str
+    projects: tuple[str, ...] = ()
+    default_project: str = ""
+
+
+class Box(NamedTuple):
+    """What the box holds when a message was not taken, and why."""
+
+    text: str = ""
+    error: str = ""
+    engine: str = ""
+    project: str = ""
+    branch: str = ""
+
+
+class Frame(NamedTuple):
+    """What every page of a paired browser has. `here` is the page's own address; `seen` the state it shows."""
+
+    form_token: str
+    here: str
+    seen: str
+    toast: str
+    overview: Overview
+
+
+class Row(NamedTuple):
+    id: int
+    state: str
+    said: Said
+    title: str
+    where: str
+    engine: str
+    age: str
+    last: str
+
+
+class Static(NamedTuple):
+    content: bytes
+    media_type: str
+    tag: str
+
+
+class Screens:
+    """Renders pages; keeps nothing but compiled templates, static files and rendered answers."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.static = _static_files()
+        self._html = lru_cache(maxsize=_RENDERED)(_markup)
+        self._templates = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(_HERE / "templates"),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters["clean"] = clean_text
+        self._templates.filters["clock"] = self._clock_time
+        self._templates.filters["iso"] = _iso
+        self._templates.filters["blocks"] = self._html
+        self._templates.globals["static"] = self._static_link
+
+    # ------------------------------------------------------------------------------------------------- pages
+
+    def home(self, frame: Frame, choices: Choices, notices: tuple[Notice, ...], box: Box) -> str:
+        return self._page("home.html", frame, choices=choices, notices=notices, box=box, title="Untether")
+
+    def run(self, frame: Frame, page: Page, run_id: int, notices: tuple[Notice, ...], box: Box, *, whole: bool) -> str:
+        """The conversation of a run. `whole` shows steps that are left out of long runs."""
+        now = self._clock.now()
+        entries = [run_entry(view, page, now, self._html, whole=whole) for view in page.runs]
+        first = next((entry for entry in entries if entry.title), None)
+        return self._page(
+            "run.html",
+            frame,
+            run_id=run_id,
+            thread=page.thread,
+            where=clean_text(page.where),
+            entries=entries,
+            active=_active(entries),
+            queued=queued_entries(page.queued),
+            notices=notices,
+            box=box,
+            title=first.title if first else f"Run {run_id}",
+        )
+
+    def chat(self, frame: Frame, thread: str, notices: tuple[Notice, ...], box: Box, *, waiting: bool) -> str:
+        """A conversation that no run has begun for. `waiting` says that its message was sent a moment ago."""
+        return self._page(
+            "chat.html", frame, thread=thread, notices=notices, box=box, waiting=waiting, title="New conversation"
+        )
+
+    def login(self, *, error: str = "") -> str:
+        return self._bare("login.html", title="Pair this browser", error=error)
+
+    def onward(self, path: str, text: str) -> str:
+        """A page that goes on to `path` by itself: unlike a redirect it makes the next request one of our own site."""
+        return self._bare("onward.html", title="Untether", path=path, text=text)
+
+    def trouble(self, title: str, text: str) -> str:
+        return self._bare("trouble.html", title=title, text=text)
+
+    # ------------------------------------------------------------------------------------------------ helpers
+
+    def _page(self, template: str, frame: Frame, **values: Any) -> str:
+        overview = frame.overview
+        return self._bare(
+            template,
+            frame=frame,
+            needs_you=[self._row(row) for row in overview.needs_you],
+            running=[self._row(row) for row in overview.running],
+            recent=[self._row(row) for row in overview.recent],
+            **values,
+        )
+
+    def _bare(self, template: str, **values: Any) -> str:
+        return self._templates.get_template(template).render(values)
+
+    def _row(self, row: RunRow) -> Row:
+        # An answer is Markdown; the line of a step or an error is literal.
+        text = to_plain((Markdown(row.last),)) if row.state in ("done", "stopped") else row.last
+        return Row(
+            row.run_id,
+            row.state,
+            split_sign(_ROW_SIGNS.get(row.state, "·")),
+            words.one_line(row.title, 120) if row.title.strip() else "Untitled",
+            clean_text(row.where),
+            row.engine,
+            words.age(row.started, self._clock.now()),
+            words.one_line(text, 120) if text.strip() else "",
+        )
+
+    def _clock_time(self, at: float) -> str:
+        return words.clock_time(at, None, self._clock.now())
+
+    def _static_link(self, name: str) -> str:
+        return f"/static/{name}?v={self.static[name].tag}"
+
+
+def _active(entries: list[RunEntry]) -> RunEntry | None:
+    return next((entry for entry in reversed(entries) if entry.state == "running"), None)
+
+
+def _markup(blocks: tuple[Block, ...]) -> str:
+    return Markup(to_html(blocks))  # to_html escapes all that is not markup of its own
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at).astimezone().isoformat(timespec="seconds")
+
+
+def _static_files() -> Mapping[str, Static]:
+    """The files by name. They are read once, so an upgrade under a running bridge changes nothing."""
+    found = {}
+    for path in sorted((_HERE / "static").rglob("*")):
+        if (media_type := _TYPES.get(path.suffix)) is not None:
+            content = path.read_bytes()
+            found[path.name] = Static(content, media_type, hashlib.sha256(content).hexdigest()[:12])
+    return found
