@@ -44,6 +44,7 @@ from .services import Services
 log = structlog.get_logger(__name__)
 
 Job = Callable[[sqlite3.Connection], None]
+CANNOT_ASK = "cannot ask"  # said on every run of an engine that has no way to ask for permission
 _STOP_PATIENCE_S = 2.5  # how long an interrupt may take before signals follow
 
 
@@ -385,7 +386,7 @@ class LiveProcess:
                 resume=resume,
                 reply_to=view.reply_to,
             )
-        mode = str(view.tracker.meta.get("permission_mode") or "")
+        mode = str(view.tracker.meta.get("permission_mode") or "") if self.engine.runner.interactive else CANNOT_ASK
         small = cards.footer(took, view.tracker.count, model, usage, mode)
         return cards.answer(event.answer, small, resume=resume, reply_to=view.reply_to)
 
@@ -426,9 +427,10 @@ class LiveProcess:
 
     def status_card(self, view: RunView) -> Card:
         options = self.services.options
+        runner = self.engine.runner
         return cards.status(
             view.run_id,
-            self.engine.id,
+            self.engine.id if runner.interactive else f"{self.engine.id} · {CANNOT_ASK}",
             self.where,
             view.tracker,
             self.session.waits,
