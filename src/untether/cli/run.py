@@ -24,7 +24,7 @@ from ..conversation.services import Options, Services
 from ..process.environment import agent_environment
 from ..runner import Runner
 from ..settings import ConfigError, Settings, load
-from ..store import kv, updates
+from ..store import kv
 from ..store.database import Database, StoreError
 from ..store.lock import AlreadyRunning, StateLock
 from ..store.migrate import load_migrations
@@ -132,7 +132,6 @@ class Bridge:
                 project_chats=[table.chat_id for table in settings.projects.values() if table.chat_id is not None],
                 commands=[(name, entry.what) for name, entry in COMMANDS.items()],
                 group_chat_rps=settings.progress.group_chat_rps,
-                last_key=self.db.read(lambda conn: updates.last_key(conn, "telegram")),
             )
         if settings.web.enabled:
             transports["web"] = WebTransport(settings.web, clock=clock, store=_ConsoleSessions(self.db))

@@ -63,9 +63,3 @@ def withdraw_before(conn: sqlite3.Connection, transport: str, before: int, belon
 def is_done(conn: sqlite3.Connection, update_id: int) -> bool:
     row = conn.execute("SELECT state FROM updates WHERE id = ?", (update_id,)).fetchone()
     return row is None or row[0] != "stored"
-
-
-def last_key(conn: sqlite3.Connection, transport: str) -> int | None:
-    """The highest numeric key of a transport, for the place at which to go on asking."""
-    row = conn.execute("SELECT MAX(CAST(key AS INTEGER)) FROM updates WHERE transport = ?", (transport,)).fetchone()
-    return None if row is None or row[0] is None else int(row[0])

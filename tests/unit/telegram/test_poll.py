@@ -82,24 +82,30 @@ def sentence(poller: Poller, clock: ManualClock) -> str:
 
 
 def make(
-    *answers: Batch | ApiError, last_key: int | None = None, luck: float = 0.0
+    *answers: Batch | ApiError, luck: float = 0.0, told: list[str] | None = None
 ) -> tuple[Server, Poller, ManualClock]:
     clock = ManualClock()
     server = Server(clock, *answers)
-    return server, Poller(server, clock, last_key=last_key, random=lambda: luck), clock
+
+    async def tell(text: str) -> None:
+        if told is not None:
+            told.append(text)
+
+    return server, Poller(server, clock, random=lambda: luck, tell=tell), clock
 
 
-async def test_it_goes_on_behind_what_is_stored_and_confirms_a_batch_with_the_next_question() -> None:
-    server, poller, clock = make([(8, b"8"), (9, b"9")], last_key=7)
+async def test_it_asks_for_all_that_is_unconfirmed_and_confirms_a_batch_with_the_next_question() -> None:
+    server, poller, clock = make([(8, b"8"), (9, b"9")])
     store = Store()
     await poll(poller, store, clock, 10)
     assert store.stored == [("8", b"8"), ("9", b"9")]
-    assert server.offsets == [8, 10]
+    assert server.offsets == [None, 10]
     assert server.webhooks_deleted == 1
 
 
-async def test_nothing_is_confirmed_while_nothing_can_be_stored() -> None:
-    server, poller, clock = make([(8, b"8")], [(8, b"8")], [(8, b"8")], last_key=7)
+async def test_nothing_is_confirmed_while_nothing_can_be_stored_and_the_chat_is_told_once() -> None:
+    told: list[str] = []
+    server, poller, clock = make([(8, b"8")], [(8, b"8")], [(8, b"8")], told=told)
     full = StoreError("full", "database or disk is full")
     store = Store(full, full, None)
     with capture_logs() as logs:
@@ -108,7 +114,9 @@ async def test_nothing_is_confirmed_while_nothing_can_be_stored() -> None:
         assert store.stored == []
         await poll(poller, store, clock, 20)
     assert store.stored == [("8", b"8")]
-    assert server.offsets == [8, 8, 8, 9]
+    assert server.offsets == [None, None, None, 9]
+    assert [text[0] for text in told] == ["✗", "✓"]
+    assert "disk is full" in told[0]
     assert sentence(poller, clock) == ""
     assert [entry["event"] for entry in logs] == ["telegram.trouble", "telegram.recovered"]
 
@@ -159,6 +167,15 @@ async def test_a_server_that_does_not_wait_is_not_asked_all_the_time() -> None:
 
 
 async def test_update_ids_may_start_over_anywhere() -> None:
-    server, poller, clock = make([(900, b"a")], [(12, b"b")], last_key=880)
+    server, poller, clock = make([(900, b"a")], [(12, b"b")])
     await poll(poller, Store(), clock, LONG_POLL_S)
-    assert server.offsets[:3] == [881, 901, 13]
+    assert server.offsets[:3] == [None, 901, 13]
+
+
+async def test_an_old_offset_is_forgotten() -> None:
+    """After a quiet week ids go on anywhere; an offset above them would confirm messages that nobody saw."""
+    server, poller, clock = make([(900, b"a")], *[[]] * 2000)
+    await poll(poller, Store(), clock, 10)
+    assert server.offsets[-1] == 901
+    await poll(poller, Store(), clock, 90_000)
+    assert server.offsets[-1] is None

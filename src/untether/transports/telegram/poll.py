@@ -7,7 +7,7 @@ each time. Every trouble is logged when it begins and when it is over, and can b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import structlog
@@ -24,6 +24,7 @@ log = structlog.get_logger(__name__)
 LONG_POLL_S = 50  # the server's own limit
 _LONGEST_PAUSE_S = 60.0
 _LONGEST_PAUSE_TOKEN_S = 600.0
+_OFFSET_GOOD_FOR_S = 86_400.0
 _HURRIED_S = 1.0  # a poll that ends sooner without updates was no long poll
 
 Problem: TypeAlias = Literal["unreachable", "conflict", "unauthorized", "storage"]
@@ -63,13 +64,25 @@ class Trouble(NamedTuple):
 
 
 class Poller:
-    """`last_key` is the highest update id that is stored. `random` gives numbers from 0 to 1, for the pauses."""
+    """`random` gives numbers from 0 to 1, for the pauses. `tell` says something in the chat without storing it."""
 
-    def __init__(self, api: UpdateSource, clock: Clock, *, last_key: int | None, random: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        api: UpdateSource,
+        clock: Clock,
+        *,
+        random: Callable[[], float],
+        tell: Callable[[str], Awaitable[None]],
+    ) -> None:
         self._api = api
         self._clock = clock
         self._random = random
-        self._offset = None if last_key is None else last_key + 1
+        self._tell = tell
+        # Without an offset Telegram sends all that is not confirmed, and what is stored already is ignored. An offset
+        # of an earlier time would be dangerous: after a quiet week update ids go on anywhere, and lower ones than the
+        # offset would count as confirmed.
+        self._offset: int | None = None
+        self._heard = clock.monotonic()
         self._webhook_gone = False
         self._attempts = 0
         self.trouble: Trouble | None = None
@@ -89,18 +102,26 @@ class Poller:
             try:
                 await inbox.store(TRANSPORT, [(str(update_id), raw) for update_id, raw in batch])
             except StoreError as error:
+                if self.trouble is None:
+                    await self._tell(
+                        f"✗ Your messages cannot be stored: {error} They wait at Telegram, for 24 hours, and are handled"
+                        " as soon as this is mended."
+                    )
                 await self._pause(Trouble("storage", self._clock.now(), str(error)))
                 continue
-            # Of this batch, not of all: after a quiet week Telegram goes on with any number, higher or lower.
+            self._heard = self._clock.monotonic()
             self._offset = max(update_id for update_id, _ in batch) + 1
             if self.trouble is not None:
                 self._recovered()
+                await self._tell("✓ Messages can be stored again; those that waited are handled now.")
 
     async def _ask(self) -> list[tuple[int, bytes]]:
         if not self._webhook_gone:
             await self._api.delete_webhook()
             self._webhook_gone = True
         asked = self._clock.monotonic()
+        if asked - self._heard > _OFFSET_GOOD_FOR_S:
+            self._offset = None
         batch = await self._api.get_updates(self._offset, LONG_POLL_S)
         if not batch and self._clock.monotonic() - asked < _HURRIED_S:
             await self._clock.sleep(_HURRIED_S)

@@ -35,7 +35,7 @@ class TelegramTransport:
     """`Transport` for Telegram.
 
     `project_chats` are the chats that projects are bound to, beside the configured one; `commands` is the menu, as
-    (name, description); `last_key` the highest update id that is stored. Sending works from the first moment, painting
+    (name, description). Sending works from the first moment, painting
     and receiving while `run` runs; `close` at the very end lets go of the connections.
     """
 
@@ -50,7 +50,6 @@ class TelegramTransport:
         project_chats: Iterable[int] = (),
         commands: Sequence[tuple[str, str]] = (),
         group_chat_rps: float = 0.3333,
-        last_key: int | None = None,
         random: Callable[[], float] = random_module.random,
     ) -> None:
         self.api = BotApi(settings.bot_token.get_secret_value(), settings.api_base_url)
@@ -59,7 +58,8 @@ class TelegramTransport:
         self._chats = {str(chat) for chat in (settings.chat_id, *project_chats)}
         self._commands = commands
         self._lanes = Lanes(clock, group_rps=group_chat_rps)
-        self._poller = Poller(self.api, clock, last_key=last_key, random=random)
+        self._main_chat = str(settings.chat_id)
+        self._poller = Poller(self.api, clock, random=random, tell=self._tell)
 
     async def close(self) -> None:
         await self.api.aclose()
@@ -85,6 +85,13 @@ class TelegramTransport:
                     return
                 pause = max(error.retry_after, _COMMANDS_PAUSE_S)
             await self._clock.sleep(pause)
+
+    async def _tell(self, text: str) -> None:
+        """Say something when nothing can be stored; it does not matter much when it does not arrive."""
+        try:
+            await self.api.send_message(self._main_chat, clean_text(text))
+        except ApiError as error:
+            log.warning("telegram.not_told", text=text, detail=error.detail)
 
     def decode(self, raw: bytes) -> Inbound | None:
         """As `Transport.decode`. Raises ValueError for what is no update."""
