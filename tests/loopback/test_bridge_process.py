@@ -76,7 +76,7 @@ def test_the_first_screen_without_any_configuration(tmp_path: Path) -> None:
 
 def test_a_second_bridge_prints_the_link_of_the_first_and_exits(tmp_path: Path) -> None:
     with bridge_in(tmp_path, ANY_PORT) as bridge:
-        link = bridge.wait_for_line(r"console +(http://\S+)")[1]
+        link = bridge.wait_for_line(r"console +(http://\S+?)/pair")[1]
         second = run_cli(tmp_path)
         assert second.returncode == 3
         assert link in second.stderr

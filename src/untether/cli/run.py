@@ -57,8 +57,12 @@ def run(debug: bool = False) -> None:
     try:
         lock.acquire()
     except AlreadyRunning as running:
-        where = f" Its console: {running.note.console_url}" if running.note and running.note.console_url else ""
-        click.echo(f"Untether is running already with this state folder ({settings.state_dir}).{where}", err=True)
+        click.echo(f"Untether is running already with this state folder ({settings.state_dir}).", err=True)
+        if running.note and running.note.console_url:
+            click.echo(f"  console    {running.note.console_url}", err=True)
+            click.echo(
+                f"  To pair another browser: kill -USR1 {running.note.pid} prints a new link in its log.", err=True
+            )
         raise SystemExit(3) from running
     except OSError as error:
         click.echo(
@@ -194,13 +198,16 @@ class Bridge:
         return environment
 
     def _bind(self, console: WebTransport, office: Office, hub: Hub) -> None:
-        choices = Choices(tuple(self.engines.ids()), self.engines.default, tuple(self.settings.projects))
+        settings = self.settings
+        choices = Choices(
+            tuple(self.engines.ids()), self.engines.default, tuple(settings.projects), settings.default_project or ""
+        )
         console.attach(office.views, hub, choices)
-        wanted = self.settings.web.port
+        wanted = settings.web.port
         address = console.bind()
         if wanted and not address.endswith(f":{wanted}"):
             click.echo(f"Port {wanted} is taken; the console is on the next free one.", err=True)
-        self.lock.note(console_url=console.pairing_link())
+        self.lock.note(console_url=settings.web.public_url or address)
 
     # ------------------------------------------------------------------------------------------- the first screen
 

@@ -89,6 +89,13 @@ def _http_address(value: str) -> str:
     return value.rstrip("/")
 
 
+def _origin(value: str) -> str:
+    """The console stands at the root of its address: links and cookies know no folder above it."""
+    if urlsplit(value).path:
+        raise ValueError("must be an address without a path, such as https://untether.example.org")
+    return value
+
+
 def _bot_token(value: SecretStr) -> SecretStr:
     token = value.get_secret_value().strip()
     if not re.fullmatch(r"[!-~]+", token) or any(char in token for char in "/?#"):
@@ -165,7 +172,7 @@ class Telegram(Section):
 
 class Web(Section):
     enabled: bool = True
-    public_url: HttpAddress | None = None
+    public_url: Annotated[HttpAddress, AfterValidator(_origin)] | None = None
     allow_insecure: bool = False
     host: Text = Field(default="127.0.0.1", validate_default=True)
     port: int = Field(default=8420, ge=0, le=65535)

@@ -104,8 +104,8 @@ class Poller:
             except StoreError as error:
                 if self.trouble is None:
                     await self._tell(
-                        f"✗ Your messages cannot be stored: {error} They wait at Telegram, for 24 hours, and are handled"
-                        " as soon as this is mended."
+                        f"✗ Your messages cannot be stored: {error} They wait at Telegram, for 24 hours, and are"
+                        " handled as soon as this is mended."
                     )
                 await self._pause(Trouble("storage", self._clock.now(), str(error)))
                 continue

@@ -105,7 +105,7 @@ class CodeRefused(Exception):
         self.retry_after = retry_after
 
 
-_AGAIN: Final = "Start untether in a terminal on that machine: it prints a new link."
+_AGAIN: Final = "Restart Untether on that machine, or send it SIGUSR1: it prints a new link."
 
 
 class Pairing:

@@ -20,7 +20,7 @@ from ...text.clean import clean_text
 
 TONES = {"▸": "run", "✓": "ok", "✗": "bad", "⏸": "wait", "⏳": "other", "■": "stop", "↻": "retry", "·": "note"}
 _RECENT = 5  # entries of a running run that are not folded away
-_MOST = 200  # entries of a run that are sent without being asked for
+_MOST, _MOST_LIVE = 200, 60  # entries of an ended and of a running run that are sent without being asked for
 _LONG_MESSAGE = 20_000  # characters of a person's message from which on only its beginning is sent
 _BEGINNING = 1_000
 
@@ -123,12 +123,12 @@ def run_entry(view: RunView, page: Page, now: float, html: Html, *, whole: bool 
     run = view.run
     running = run.state == "running"
     asked_open = [pending for pending in view.asked if running and pending.state == "open"]
-    timed: list[tuple[float, StepEntry | AskedEntry]] = list(_steps(view, now))
-    timed += [(p.opened, _closed(p, html)) for p in view.asked if p not in asked_open]
+    timed: list[tuple[float, Step | Pending]] = [(step.started, step) for step in _main_steps(view)]
+    timed += [(pending.opened, pending) for pending in view.asked if pending not in asked_open]
     timed.sort(key=lambda item: item[0])
-    entries = [entry for _, entry in timed]
-    dropped = 0 if whole else max(0, len(entries) - _MOST)
-    entries = entries[dropped:]
+    dropped = 0 if whole else max(0, len(timed) - (_MOST_LIVE if running else _MOST))
+    steps = _Steps(view, now)
+    entries = [_closed(it, html) if isinstance(it, Pending) else steps.entry(it) for _, it in timed[dropped:]]
     split = max(0, len(entries) - _RECENT) if running else len(entries)
     status = waiting = None
     if running:
@@ -207,21 +207,29 @@ def _end(view: RunView) -> Said:
 # --------------------------------------------------------------------------------------------------------- steps
 
 
-def _steps(view: RunView, now: float) -> Iterable[tuple[float, StepEntry]]:
+def _main_steps(view: RunView) -> list[Step]:
+    """The steps that are not inside another one."""
     steps = view.tracker.steps
-    names = {action_id: f"r{view.run.id}-s{number}" for number, action_id in enumerate(steps)}
-    children: dict[str, list[Step]] = {}
-    for step in steps.values():
-        if step.parent in steps:
-            children.setdefault(step.parent, []).append(step)
+    return [step for step in steps.values() if step.parent not in steps]
 
-    def entry(step: Step) -> StepEntry:
-        below = tuple(entry(child) for child in children.pop(step.action.id, ())[-_MOST:])
-        return StepEntry(names[step.action.id], split_sign(step_text(step, now)), *_unfolded(step), below)
 
-    for step in steps.values():
-        if step.parent not in steps:
-            yield step.started, entry(step)
+class _Steps:
+    """Makes the entries of a run's steps, each with those of its sub-agent inside."""
+
+    def __init__(self, view: RunView, now: float) -> None:
+        self._now = now
+        steps = view.tracker.steps
+        self._names = {action_id: f"r{view.run.id}-s{number}" for number, action_id in enumerate(steps)}
+        self._inside: dict[str, list[Step]] = {}
+        for step in steps.values():
+            if step.parent in steps:
+                self._inside.setdefault(step.parent, []).append(step)
+
+    def entry(self, step: Step) -> StepEntry:
+        id = step.action.id
+        inside = self._inside.pop(id, [])[-_MOST_LIVE:]  # taken out, so that steps inside each other end somewhere
+        said = split_sign(step_text(step, self._now))
+        return StepEntry(self._names[id], said, *_unfolded(step), tuple(map(self.entry, inside)))
 
 
 _FACTS = (("command", "Command"), ("description", "Why"), ("path", "File"), ("pattern", "Pattern"), ("query", "Query"),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +14,7 @@ import jinja2
 from markupsafe import Markup
 
 from ...clock import Clock
-from ...conversation.views import Overview, Page, RunRow
+from ...conversation.views import Overview, Page, RunRow, RunView
 from ...model import Record
 from ...text import words
 from ...text.blocks import Block, Markdown, to_html, to_plain
@@ -31,7 +32,8 @@ _ROW_SIGNS = {
     "stopped": "■",
     "interrupted": "■",
 }
-_RENDERED = 256  # answers and requests that are kept as HTML
+_RENDERED = 256  # ended runs, answers and requests that are kept as HTML
+_RUNS = 20  # runs of a conversation that are shown without being asked for
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
@@ -75,6 +77,16 @@ class Row(NamedTuple):
     last: str
 
 
+class Section(NamedTuple):
+    """A run of a conversation: what never needs a button as HTML, and the rest of it while it lives."""
+
+    id: int
+    state: str
+    html: str
+    live: RunEntry | None
+    has_message: bool
+
+
 class Static(NamedTuple):
     content: bytes
     media_type: str
@@ -82,12 +94,14 @@ class Static(NamedTuple):
 
 
 class Screens:
-    """Renders pages; keeps nothing but compiled templates, static files and rendered answers."""
+    """Renders pages; keeps compiled templates, static files, and the HTML of what does not change any more."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.static = _static_files()
         self._html = lru_cache(maxsize=_RENDERED)(_markup)
+        self._plain = lru_cache(maxsize=_RENDERED)(_without_markup)
+        self._ended: OrderedDict[Hashable, str] = OrderedDict()
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_HERE / "templates"),
             autoescape=True,
@@ -108,22 +122,44 @@ class Screens:
 
     def run(self, frame: Frame, page: Page, run_id: int, notices: tuple[Notice, ...], box: Box, *, whole: bool) -> str:
         """The conversation of a run. `whole` shows steps that are left out of long runs."""
-        now = self._clock.now()
-        entries = [run_entry(view, page, now, self._html, whole=whole) for view in page.runs]
-        first = next((entry for entry in entries if entry.title), None)
+        wanted = next(index for index, view in enumerate(page.runs) if view.run.id == run_id)
+        views = page.runs if whole else page.runs[min(wanted, max(0, len(page.runs) - _RUNS)) :]
+        sections = [self._section(view, page, whole=whole) for view in views]
+        title = words.one_line(page.runs[0].run.title, 200) if page.runs[0].run.title.strip() else f"Run {run_id}"
         return self._page(
             "run.html",
             frame,
             run_id=run_id,
             thread=page.thread,
             where=clean_text(page.where),
-            entries=entries,
-            active=_active(entries),
+            earlier=len(page.runs) - len(views),
+            sections=sections,
+            active=next((section.live for section in reversed(sections) if section.live), None),
             queued=queued_entries(page.queued),
             notices=notices,
             box=box,
-            title=first.title if first else f"Run {run_id}",
+            title=title,
         )
+
+    def _section(self, view: RunView, page: Page, *, whole: bool) -> Section:
+        """One run. An ended one stays as it is, so it is rendered once: a page is looked at again at every change."""
+        run, now = view.run, self._clock.now()
+        if run.state == "running":
+            entry = run_entry(view, page, now, self._html, whole=whole)
+            return Section(run.id, run.state, self._entry(entry), entry, view.message is not None)
+        asked = tuple((pending.key, pending.state) for pending in view.asked)
+        today = datetime.fromtimestamp(now).date()  # times of other days are shown with their date
+        key = (run.id, run.state, run.ended, run.answer, view.tracker.version, asked, today, whole)
+        html = self._ended.get(key)
+        if html is None:
+            html = self._ended[key] = self._entry(run_entry(view, page, now, self._html, whole=whole))
+            if len(self._ended) > _RENDERED:
+                self._ended.popitem(last=False)
+        self._ended.move_to_end(key)
+        return Section(run.id, run.state, html, None, view.message is not None)
+
+    def _entry(self, entry: RunEntry) -> str:
+        return Markup(self._bare("entry.html", run=entry))
 
     def chat(self, frame: Frame, thread: str, notices: tuple[Notice, ...], box: Box, *, waiting: bool) -> str:
         """A conversation that no run has begun for. `waiting` says that its message was sent a moment ago."""
@@ -159,7 +195,7 @@ class Screens:
 
     def _row(self, row: RunRow) -> Row:
         # An answer is Markdown; the line of a step or an error is literal.
-        text = to_plain((Markdown(row.last),)) if row.state in ("done", "stopped") else row.last
+        text = self._plain(row.last) if row.state in ("done", "stopped") else row.last
         return Row(
             row.run_id,
             row.state,
@@ -178,12 +214,12 @@ class Screens:
         return f"/static/{name}?v={self.static[name].tag}"
 
 
-def _active(entries: list[RunEntry]) -> RunEntry | None:
-    return next((entry for entry in reversed(entries) if entry.state == "running"), None)
-
-
 def _markup(blocks: tuple[Block, ...]) -> str:
     return Markup(to_html(blocks))  # to_html escapes all that is not markup of its own
+
+
+def _without_markup(source: str) -> str:
+    return to_plain((Markdown(source),))
 
 
 def _iso(at: float) -> str:
