@@ -22,6 +22,7 @@ from untether.session import Begin, End, EngineSession, Input, ProcessExit, Prom
 
 _PROCESS_ID = "recording"
 _PLAIN_PROMPT = Prompt("00000000-0000-4000-8000-000000000000", "(the prompt is not in the recording)")
+_DIRECTIONS = ("in", "out", "err", "meta")
 _STDERR_LINES = 20
 
 
@@ -90,7 +91,7 @@ def read_rows(lines: Iterable[bytes]) -> Iterator[Row]:
         if not data.strip():
             continue
         facts = _object(data)
-        if "dir" not in facts or "t" not in facts:
+        if facts.get("dir") not in _DIRECTIONS or not isinstance(facts.get("t"), int | float):
             yield Row(float(number), "out", data, facts or None)
             continue
         frame, raw = facts.get("frame"), facts.get("raw", "")

@@ -29,6 +29,7 @@ _LONGEST_TITLE = 1_000
 _LONGEST_FACT = 4_000
 
 _PATH_KEYS = ("file_path", "path", "filePath", "notebook_path")
+_FACTS = frozenset({"command", "description", "pattern", "query", "url"})  # keys of inputs that become details
 
 
 class _Rule(NamedTuple):
@@ -77,7 +78,7 @@ _RULES: Mapping[str, _Rule] = {
 
 
 def tool_kind_and_title(name: str, input: Any, *, root: str = "") -> tuple[ActionKind, str]:
-    """The kind and the one-line title of a call of tool `name` with `input` (a mapping, or whatever came instead).
+    """The kind and the one-line title of a call of tool `name` with `input` (a JSON object, or whatever came instead).
 
     Paths under `root`, an absolute folder, are shown relative to it.
     """
@@ -93,8 +94,9 @@ def tool_kind_and_title(name: str, input: Any, *, root: str = "") -> tuple[Actio
         text = _relative_command(text, root)
     elif key in _PATH_KEYS:
         text = _relative_path(text, root)
-    lines = (line.strip() for line in text.splitlines())
-    return rule.kind, _shortened(rule.prefix + " ".join(line for line in lines if line), _LONGEST_TITLE)
+    if len(lines := text.splitlines()) > 1:
+        text = " ".join(filter(None, map(str.strip, lines)))
+    return rule.kind, _shortened(rule.prefix + text, _LONGEST_TITLE)
 
 
 def action_detail(name: str, input: Any) -> dict[str, Any]:
@@ -105,10 +107,14 @@ def action_detail(name: str, input: Any) -> dict[str, Any]:
     rule = _RULES.get(name.lower(), _OTHER)
     if rule.verb:
         detail["verb"] = rule.verb
-    _put(detail, "path", _first_text(input, _PATH_KEYS)[1])
-    for key in ("command", "description", "pattern", "query", "url"):
-        _put(detail, key, _first_text(input, (key,))[1])
-    if isinstance(input, Mapping) and rule.kind == "file_change":
+    if not isinstance(input, dict):
+        return detail
+    if path := _first_text(input, _PATH_KEYS)[1]:
+        detail["path"] = _shortened(path, _LONGEST_FACT)
+    for key, value in input.items():
+        if key in _FACTS and (text := _text(value)):
+            detail[key] = _shortened(text, _LONGEST_FACT)
+    if rule.kind == "file_change":
         detail |= _line_counts(input)
     return detail
 
@@ -118,27 +124,29 @@ def action_detail(name: str, input: Any) -> dict[str, Any]:
 
 def _mcp_name(name: str) -> tuple[str, str] | None:
     """Server and tool of `mcp__SERVER__TOOL`."""
-    parts = name.split("__", 2)
-    if len(parts) == 3 and parts[0].lower() == "mcp" and parts[1] and parts[2]:
-        return parts[1], parts[2]
+    if "__" in name:
+        parts = name.split("__", 2)
+        if len(parts) == 3 and parts[0].lower() == "mcp" and parts[1] and parts[2]:
+            return parts[1], parts[2]
     return None
 
 
 def _first_text(input: Any, keys: Sequence[str]) -> tuple[str, str]:
-    """The first of `keys` that holds text, and that text stripped; an argument vector counts as its command line."""
-    if isinstance(input, Mapping):
+    """The first of `keys` that holds text, and that text."""
+    if isinstance(input, dict):
         for key in keys:
-            value = input.get(key)
-            if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
-                value = shlex.join(value)
-            if isinstance(value, str) and value.strip():
-                return key, value.strip()
+            if (value := input.get(key)) and (text := _text(value)):
+                return key, text
     return "", ""
 
 
-def _put(detail: dict[str, Any], key: str, text: str) -> None:
-    if text:
-        detail[key] = _shortened(text, _LONGEST_FACT)
+def _text(value: Any) -> str:
+    """A text, stripped; an argument vector counts as its command line, and all else as no text."""
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return shlex.join(value).strip()
+    return ""
 
 
 def _shortened(text: str, limit: int) -> str:

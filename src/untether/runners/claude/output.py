@@ -1,0 +1,92 @@
+"""What a step brings about, gathered while a line or an input is worked off.
+
+It keeps the run contract: nothing comes before the session is known, and the agent's steps are shown only while a run
+or a turn is open. What comes too early is held until then.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from untether.model import Action, ActionEvent, ActionKind, EngineId, Phase, PromptEvent, UntetherEvent
+from untether.session import Step
+
+NOTHING = Step()
+
+_MOST_HELD = 100
+
+
+class Output:
+    """Events, lines and wishes of the step at hand."""
+
+    def __init__(self, engine: EngineId) -> None:
+        self.engine = engine
+        self.events: list[UntetherEvent] = []
+        self.writes: list[bytes] = []
+        self.close_stdin = False
+        self.stop = False
+        self._begun = False
+        self._showing = False
+        self._held: list[UntetherEvent] = []
+        self._numbers: dict[str, int] = {}
+
+    def take(self) -> Step:
+        """The step so far; the next one begins empty."""
+        events = tuple(self.events)
+        self.events.clear()
+        if not (self.writes or self.close_stdin or self.stop):  # nearly always
+            return Step(events) if events else NOTHING
+        step = Step(events, tuple(self.writes), close_stdin=self.close_stdin, stop=self.stop)
+        self.writes.clear()
+        self.close_stdin = self.stop = False
+        return step
+
+    def show(self) -> None:
+        """A run or turn is open: what was held comes first."""
+        self._begun = self._showing = True
+        self.events.extend(self._held)
+        self._held.clear()
+
+    def hide(self) -> None:
+        """The run or turn is over."""
+        self._showing = False
+
+    def prompt(self, id: str, state: Literal["taken", "handed_back"]) -> None:
+        self._put(PromptEvent(self.engine, id, state), at_once=self._begun or state == "handed_back")
+
+    def action(self, event: ActionEvent) -> None:
+        if self._showing:
+            self.events.append(event)
+        else:
+            self._put(event, at_once=False)
+
+    def _put(self, event: UntetherEvent, *, at_once: bool) -> None:
+        if at_once:
+            self.events.append(event)
+        elif len(self._held) < _MOST_HELD:
+            self._held.append(event)
+
+    def note(
+        self,
+        id: str,
+        kind: ActionKind,
+        title: str,
+        *,
+        phase: Phase = "completed",
+        ok: bool = True,
+        detail: dict[str, Any] | None = None,
+        message: str = "",
+    ) -> None:
+        """A step that is no tool: a note or a warning, complete at once unless `phase` says otherwise."""
+        action = Action(id, kind, title, detail or {})
+        self.action(ActionEvent(self.engine, action, phase, ok if phase == "completed" else None, message))
+
+    def warning(self, title: str, detail: dict[str, Any] | None = None) -> None:
+        """Something went wrong, and the run goes on."""
+        self.note(self.new_id("warning"), "warning", title, ok=False, detail=detail)
+
+    def new_id(self, name: Literal["warning", "note", "retry", "compaction", "limit"]) -> str:
+        """An id for a step that has none of its own, unique within the process."""
+        number = self._numbers.get(name, 0) + 1
+        self._numbers[name] = number
+        return f"{name}-{number}"

@@ -1,0 +1,35 @@
+"""The parts of one session, made together and shared by what works on them."""
+
+from __future__ import annotations
+
+from untether.model import EngineId
+
+from .actions import Actions
+from .background import Background
+from .control import Control
+from .identity import Identity
+from .interactions import Interactions
+from .notices import Notices
+from .output import Output
+from .prompts import Ledger
+from .turns import Turns
+from .usage import Meter
+
+
+class Parts:
+    """`name` is what people call the agent; `first_prompt` the id of the message that the process was begun with."""
+
+    def __init__(self, engine: str, name: str) -> None:
+        self.name = name
+        self.interactive = True
+        self.first_prompt = ""
+        self.output = output = Output(EngineId(engine))
+        self.identity = Identity(output, name)
+        self.ledger = Ledger(output)
+        self.turns = Turns(output)
+        self.actions = Actions(output)
+        self.interactions = Interactions(output)
+        self.control = Control(output, name)
+        self.background = Background()
+        self.notices = Notices(output)
+        self.meter = Meter()

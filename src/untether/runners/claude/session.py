@@ -1,0 +1,169 @@
+"""The Claude Code session: lines and inputs go in, events and lines for its stdin come out, with no I/O.
+
+One instance is one CLI process. It follows the frames of claude-protocol (2.1.197) and claude-protocol-332 (2.1.332);
+what differs between the two is told apart by what the CLI sends, not by its version. Here are the inputs; `stream`
+takes the frames. Both work on parts that have one subject each: `identity` (which session), `prompts` (which message
+is answered when), `turns`, `actions`, `interactions` (requests for a person), `control` (all other requests),
+`background`, `notices` (retries, compaction, limits), `results` and `usage`.
+
+Two forms. In control mode stdin stays open, requests are answered, and the process serves one turn after another. In
+the one-shot form (`interactive` false) it reads the prompt as text and ends by itself: with background work it gives
+several results, some held back until the end, and the last one is the answer.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from untether.model import Decision, Deny, Wait
+from untether.schemas.claude import NotAFrame, decode
+from untether.session import CallResult, Capabilities, ProcessExit, Prompt, SessionChange, SetModel, StartFacts, Step
+
+from . import frames, results
+from .forms import CONTROL, MODES, ONE_SHOT
+from .output import NOTHING
+from .parts import Parts
+from .stream import Stream
+
+
+class ClaudeSession:
+    """One process of Claude Code, or of an agent that speaks its dialect; see `session.EngineSession`."""
+
+    def __init__(self, engine: str = "claude", name: str = "Claude Code") -> None:
+        self._parts = parts = Parts(engine, name)
+        self._output = parts.output
+        self._stream = Stream(parts)
+        self._ended = False
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return CONTROL if self._parts.interactive else ONE_SHOT
+
+    @property
+    def unknown(self) -> dict[str, int]:
+        """Names of frames, blocks, requests and enum members that have no place here, each with its count."""
+        return dict(self._stream.unknown)
+
+    @property
+    def waits(self) -> tuple[Wait, ...]:
+        if self._deaf:
+            return ()
+        parts, stream = self._parts, self._stream
+        holding_up = parts.notices.holding_up()
+        waits = parts.interactions.waits() + holding_up + parts.notices.quota(stream.now)
+        waits += parts.actions.waits(parts.interactions.steps())
+        main_waits = holding_up or parts.actions.main_is_busy() or parts.interactions.main_is_asking()
+        if stream.working and not main_waits:
+            waits.append(Wait("model", stream.sign))
+        return tuple(waits + parts.background.waits())
+
+    @property
+    def _deaf(self) -> bool:
+        """True when nothing that is said reaches the agent any more."""
+        return self._ended or self._stream.over
+
+    # ------------------------------------------------------------------------------------------------------ inputs
+
+    def begin(self, start: StartFacts, prompt: Prompt, now: float) -> Step:
+        parts = self._parts
+        self._stream.now = self._stream.sign = now
+        parts.identity.begin(start)
+        parts.actions.root = start.cwd
+        parts.interactive = start.settings.get("interactive") is not False
+        parts.first_prompt = prompt.id
+        parts.ledger.hand(prompt, now)
+        if parts.interactive:
+            parts.control.begin(start.process_id)
+            self._output.writes.append(frames.user_message(prompt))
+        else:
+            self._output.writes.append(frames.plain_text(prompt))
+            self._output.close_stdin = True
+        return self._output.take()
+
+    def say(self, prompt: Prompt, when: Literal["now", "next"], now: float) -> Step:
+        self._stream.now = now
+        if self._deaf or not self._parts.interactive:
+            self._output.prompt(prompt.id, "handed_back")
+            return self._output.take()
+        if not self._stream.working:
+            self._stream.sign = now
+        self._parts.ledger.hand(prompt, now)
+        self._output.writes.append(frames.user_message(prompt, now=when == "now"))
+        return self._output.take()
+
+    def decide(self, interaction_id: str, decision: Decision, now: float) -> Step:
+        self._stream.now = now
+        if not self._deaf and self._parts.interactions.decide(interaction_id, decision):
+            self._stream.sign = now
+            self._stream.interrupting |= isinstance(decision, Deny) and decision.interrupt
+        return self._output.take()
+
+    def interrupt(self, now: float) -> Step:
+        """Also before the turn has begun: it then ends at its start. Idle, there would be no result."""
+        self._stream.now = now
+        if self._stream.working and self._parts.interactive and not self._deaf:
+            self._stream.interrupt()
+        return self._output.take()
+
+    def configure(self, change: SessionChange, now: float) -> Step:
+        """An unknown mode is not sent: 2.1.197 would take it, and so leave plan mode (claude-protocol §1)."""
+        self._stream.now = now
+        if self._deaf or not self._parts.interactive:
+            return NOTHING
+        if isinstance(change, SetModel):
+            self._parts.control.ask("set_model", **({"model": change.model} if change.model else {}))
+        elif change.mode in MODES:
+            self._parts.control.ask("set_permission_mode", mode=MODES[change.mode])
+        else:
+            self._output.warning(f"There is no permission mode {change.mode!r}")
+        return self._output.take()
+
+    def answer(self, call_id: str, result: CallResult, now: float) -> Step:
+        return NOTHING
+
+    def tick(self, now: float) -> Step:
+        return NOTHING
+
+    # ------------------------------------------------------------------------------------------------------- lines
+
+    def feed(self, line: bytes, now: float) -> Step:
+        stream, output = self._stream, self._output
+        stream.now = now
+        try:
+            frame = decode(line)
+        except NotAFrame:
+            self._stray(line)
+        else:
+            handler = stream.handlers.get(frame.__class__)
+            if handler is not None:
+                handler(frame)
+        return output.take() if output.events or output.writes else NOTHING
+
+    def skipped(self, length: int, now: float) -> Step:
+        self._stream.now = now
+        self._output.warning(f"A line of {length / 1e6:.0f} MB from {self._parts.name} was too long and is left out")
+        return self._output.take()
+
+    def _stray(self, line: bytes) -> None:
+        if text := line.decode("utf-8", "replace").strip(" \t\r\0\ufeff"):
+            self._output.warning(f"{self._parts.name} printed a line that is not understood", {"line": text[:200]})
+
+    # ------------------------------------------------------------------------------------------------------- the end
+
+    def end(self, exit: ProcessExit, now: float) -> Step:
+        parts, stream = self._parts, self._stream
+        stream.now = now
+        if not self._deaf:
+            parts.interactions.withdraw_all("The agent has ended.")
+            if parts.turns.open is None:
+                begun = parts.turns.completed
+                owed = parts.ledger.taken_ahead() if begun else parts.ledger.unopened(parts.first_prompt)
+                if owed:
+                    parts.turns.begin(owed, "", now)
+            parts.ledger.hand_back(parts.ledger.waiting)
+            if (turn := parts.turns.open) is not None:
+                outcome, result = stream.last or (results.ended_early(parts.name, exit, turn.written), None)
+                stream.close_turn(outcome, result)
+        parts.ledger.hand_back(parts.ledger.waiting)
+        self._ended = True
+        return self._output.take()

@@ -1,0 +1,94 @@
+"""The spawn recipe of Claude Code: its arguments, its environment, and how it is stopped.
+
+The prompt is never an argument, and no secret is one. Values that could start with a dash are written `--flag=value`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from untether.model import ResumeToken
+from untether.process.host import Rung
+
+from .forms import MODES
+
+INSTALL = "npm install -g @anthropic-ai/claude-code"
+MIN_VERSION = "2.1.0"
+
+# The interrupt has come before. At the end of its input a CLI with background work waits for that (claude-protocol-332
+# §10), so signals follow soon. SIGINT ends tools too; SIGTERM orphans a running shell in 2.1.197 (claude-protocol §10).
+LADDER = (Rung("close_stdin", 0.5), Rung("SIGINT", 3.0), Rung("SIGTERM", 2.0), Rung("SIGKILL", 2.0))
+
+_CONTROL = ("--output-format", "stream-json", "--input-format", "stream-json", "--verbose")
+_ONE_SHOT = ("-p", "--output-format", "stream-json", "--verbose")
+
+# Without it an automatic check decides on shell commands in plan mode, and nobody is asked (claude-protocol-332 §1).
+_SETTINGS = {"useAutoModeDuringPlan": False}
+
+
+def arguments(
+    settings: Mapping[str, Any], resume: ResumeToken | None = None, *, continue_latest: bool = False
+) -> list[str]:
+    """The arguments for a process with these `StartFacts.settings`."""
+    one_shot = settings.get("interactive") is False
+    extra, flag_settings = _take_settings([str(word) for word in settings.get("extra_args") or ()])
+    args = [*(_ONE_SHOT if one_shot else _CONTROL), *extra]
+    if resume is not None:
+        args.append(f"--resume={resume.value}")
+    elif continue_latest:
+        args.append("--continue")
+    if settings.get("fork"):
+        args.append("--fork-session")
+    for name, flag in (("model", "--model"), ("reasoning", "--effort")):
+        if settings.get(name):
+            args += [flag, str(settings[name])]
+    if allowed := settings.get("allowed_tools"):
+        args += ["--allowedTools", ",".join(allowed)]
+    mode = MODES.get(str(settings.get("permission_mode") or "default"), "default")
+    if settings.get("dangerously_skip_permissions"):
+        args.append("--dangerously-skip-permissions")
+    if mode != "default" or not settings.get("dangerously_skip_permissions"):
+        args += ["--permission-mode", mode]
+    if not one_shot:
+        # A replay of each message shows when it was taken, also to a host of 2.1.197 (claude-protocol §6).
+        args += ["--permission-prompt-tool", "stdio", "--replay-user-messages"]
+    return [*args, "--settings", json.dumps(flag_settings)]
+
+
+def environment(environ: Mapping[str, str], own: Mapping[str, str], *, use_api_billing: bool) -> dict[str, str]:
+    """`environ`, made for an agent, with what Claude Code needs and the owner's `own` variables on top.
+
+    ANTHROPIC_API_KEY would bill the account's API instead of its subscription, so it passes only when that is wanted.
+    """
+    kept = {name: value for name, value in environ.items() if use_api_billing or name != "ANTHROPIC_API_KEY"}
+    return {**kept, "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1", **own}
+
+
+def _take_settings(extra: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+    """Take `--settings` out of `extra` and put ours into them, since the CLI reads one only."""
+    rest: list[str] = []
+    found: dict[str, Any] = {}
+    words = iter(extra)
+    for word in words:
+        flag, equals, value = word.partition("=")
+        if flag != "--settings":
+            rest.append(word)
+        else:
+            found |= _read_settings(value if equals else next(words, ""))
+    return rest, found | _SETTINGS
+
+
+def _read_settings(text: str) -> dict[str, Any]:
+    """The settings of the flag, which are JSON or the path of a file with it. Raises ValueError."""
+    try:
+        if not text.lstrip().startswith("{"):
+            text = Path(text).expanduser().read_text("utf-8")
+        value = json.loads(text)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"the --settings among extra_args cannot be read: {error}") from error
+    if not isinstance(value, dict):
+        raise ValueError("the --settings among extra_args must be a JSON object")
+    return value

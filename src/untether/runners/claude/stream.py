@@ -1,0 +1,343 @@
+"""What each frame means: the state machine of one process, over the parts of its session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from untether.model import Action, ActionEvent
+from untether.schemas import claude as schema
+from untether.schemas import claude_system as system
+from untether.schemas.claude import SYNTHETIC, Assistant, Text, ToolResult, ToolUse, User
+from untether.schemas.tolerant import Unknown
+
+from . import results
+from .asked import Scene
+from .forms import CANNOT_ASK
+from .identity import Foreign
+from .parts import Parts
+from .results import Outcome
+from .turns import Turn
+
+
+class Stream:
+    """Takes the frames of one process in their order: each is handed to the one of `handlers` for its type.
+
+    `now` is the time of the line or input at hand, `sign` that of the last sign of life of the main conversation,
+    `unknown` counts what has no name here, and `over` is True when the process cannot be used any more.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._output = parts.output
+        self._engine = parts.output.engine
+        self._identity = parts.identity
+        self._ledger = parts.ledger
+        self._turns = parts.turns
+        self._actions = parts.actions
+        self._interactions = parts.interactions
+        self._control = parts.control
+        self._background = parts.background
+        self._notices = parts.notices
+        self._meter = parts.meter
+        # Looked at for every frame; empty nearly always.
+        self._waiting = parts.ledger.waiting
+        self._requests = parts.interactions.open
+        self._tasks = parts.background.alive
+        self.now = 0.0
+        self.sign = 0.0
+        self.interrupting = False  # we asked for the end of the turn
+        self.over = False
+        self.unknown: dict[str, int] = {}
+        self.last: tuple[Outcome, schema.Result] | None = None  # of the one-shot form: the results so far, as one
+        self._wakeup = False  # a schedule fired, and its turn has not begun
+        self._early = False  # the last interrupt was sent before the turn that it is meant for had begun
+        self._again = False  # and the CLI has said that it did not hit
+        self.handlers = self._table()
+
+    def _table(self) -> dict[type, Callable[[Any], None]]:
+        """What is done about each frame. One that is not listed tells no more than that the agent lives."""
+        return {
+            Assistant: self._assistant,
+            User: self._user,
+            schema.Result: self._result,
+            schema.StreamEvent: self._stream,
+            schema.ControlRequest: self._request,
+            schema.ControlCancelRequest: lambda frame: self._interactions.withdraw(frame.request_id),
+            schema.ControlResponse: self._response,
+            schema.CommandLifecycle: self._lifecycle,
+            schema.ConversationReset: self._reset,
+            schema.RateLimitEvent: self._rate_limit,
+            system.Init: self._init,
+            system.Status: self._status,
+            system.CompactBoundary: self._compacted,
+            system.ApiRetry: lambda frame: self._notices.retry(frame, self.now),
+            system.SessionState: self._state,
+            system.TaskStarted: self._task_started,
+            system.TaskProgress: lambda frame: self._actions.progress(frame.tool_use_id or "", frame.description),
+            system.TaskUpdated: self._task_updated,
+            system.TaskNotification: self._task_notification,
+            system.BackgroundTasksChanged: lambda frame: self._background.replaced(frame.tasks, self.now),
+            system.Informational: lambda frame: self._notices.informational(frame),
+            system.ModelFallback: lambda frame: self._notices.fallback(frame),
+            system.HookStarted: lambda frame: self._notices.hook_started(frame.hook_id, frame.hook_name, self.now),
+            system.HookResponse: lambda frame: self._notices.hook_ended(frame.hook_id),
+            Unknown: lambda frame: self.count(frame.name),
+        }
+
+    def count(self, name: str) -> None:
+        self.unknown[name] = self.unknown.get(name, 0) + 1
+
+    def _check(self, what: str, value: str | None, known: frozenset[str]) -> None:
+        """Count a member of an enum that has no place here."""
+        if value and value not in known:
+            self.count(f"{what}={value}")
+
+    # --------------------------------------------------------------------------------------------- the conversation
+
+    def _assistant(self, frame: Assistant) -> None:
+        message, parent = frame.message, frame.parent_tool_use_id
+        turn = self._turns.open
+        if parent is None:
+            self.sign = self.now
+            if turn is None:
+                turn = self._open_turn(())
+            if message.id != turn.message_id:
+                self._model_called(frame, turn)
+        elif turn is None:
+            return  # a background agent at work between turns
+        blocks: list[Any] = message.content
+        for block in blocks:
+            kind = block.__class__
+            if kind is ToolUse:
+                self._actions.start(block, parent or "", self.now)
+            elif kind is Text:
+                if parent is None and frame.error is None:
+                    self._turns.wrote(block.text, turn)
+            elif kind is Unknown:
+                self.count(f"block/{block.name}")
+
+    def _model_called(self, frame: Assistant, turn: Turn) -> None:
+        """The first block of another message of the main conversation, from the model or from the CLI itself."""
+        message = frame.message
+        turn.message_id = message.id
+        if frame.user_message_uuids:
+            self._ledger.take(frame.user_message_uuids, turn.prompts)
+        if frame.error is not None:
+            turn.api_error = frame.error
+        elif message.model != SYNTHETIC:
+            self._meter.latest = message.usage
+            if self._waiting:
+                self._ledger.model_called(message.id, turn.prompts)
+            if self._notices.expecting:
+                self._notices.answered(ok=True)
+            if self._meter.context_window is not None:
+                self._tell_context()
+
+    def _tell_context(self) -> None:
+        """How full the conversation is, once the window is known from an earlier result."""
+        figures = {"context_used": self._meter.context_used(), "context_window": self._meter.context_window}
+        action = Action("context", "telemetry", "Context in use", figures)
+        self._output.action(ActionEvent(self._engine, action, "updated"))
+
+    def _user(self, frame: User) -> None:
+        content: Any = frame.message.content
+        parent = frame.parent_tool_use_id
+        if parent is None:
+            self.sign = self.now
+        if content.__class__ is list:
+            concerned = self._requests or self._tasks or self._waiting
+            for block in content:
+                kind = block.__class__
+                if kind is ToolResult:
+                    self._actions.finish(block, self._returned(block, parent) if concerned else False)
+                elif kind is Unknown:
+                    self.count(f"block/{block.name}")
+        if frame.is_replay and frame.uuid in self._waiting:
+            self._ledger.take([frame.uuid], self._open_prompts())
+
+    def _returned(self, result: ToolResult, parent: str | None) -> bool:
+        """A tool call has its result. True when its work goes on in the background."""
+        call = result.tool_use_id
+        self._interactions.withdraw_where(step=call, reason="The step is over.")
+        if parent is None and (turn := self._turns.open) is not None:
+            self._ledger.tool_ended(turn.message_id)
+        return self._background.call_returned(call)
+
+    def _stream(self, frame: schema.StreamEvent) -> None:
+        if frame.parent_tool_use_id is None:
+            self.sign = self.now
+
+    # ------------------------------------------------------------------------------------------- sessions and turns
+
+    @property
+    def working(self) -> bool:
+        """True when the conversation owes an answer."""
+        return self._turns.open is not None or bool(self._waiting)
+
+    def _init(self, frame: system.Init) -> None:
+        self._check("permission_mode", frame.permission_mode, schema.KNOWN_MODES)
+        try:
+            moved = self._identity.found(frame.session_id, cleared=self._ledger.cleared())
+        except Foreign as error:
+            self._fail(error)
+            return
+        if moved:
+            self._meter.forget_context()
+        self._meter.model = frame.model
+        self._actions.root = frame.cwd or self._actions.root
+        announced = self._identity.know(
+            model=frame.model,
+            permission_mode=frame.permission_mode,
+            version=frame.claude_code_version,
+            cwd=frame.cwd,
+        )
+        if announced and not self._parts.interactive:
+            warning = Action("cannot-ask", "warning", CANNOT_ASK)
+            self._output.events.append(ActionEvent(self._engine, warning, "completed", None, CANNOT_ASK))
+        self.sign = self.now
+        if self._turns.open is None:
+            self._open_turn(frame.user_message_uuids)
+        else:
+            self._ledger.take(frame.user_message_uuids, self._turns.open.prompts)
+
+    def _open_turn(self, named: tuple[str, ...]) -> Turn:
+        woken = self._background.woken
+        prompts = self._ledger.turn_opens(named, maybe_woken=woken)
+        reason = ""
+        if self._turns.completed and not prompts:
+            scheduled = self._wakeup or not (woken or self._tasks)
+            reason = "schedule" if scheduled else "background task"
+        self._background.woken = self._wakeup = False
+        turn = self._turns.begin(prompts, reason, self.now)
+        if self._again:
+            self._again = False
+            self.interrupt()
+        return turn
+
+    def _open_prompts(self) -> list[str] | None:
+        return self._turns.open.prompts if self._turns.open is not None else None
+
+    def _lifecycle(self, frame: schema.CommandLifecycle) -> None:
+        self._check("command_lifecycle", frame.state, schema.KNOWN_LIFECYCLE_STATES)
+        self._wakeup |= bool(frame.wakeup_source) and frame.state == "started"
+        self._ledger.lifecycle(frame.command_uuid, frame.state, self._open_prompts())
+
+    def _state(self, frame: system.SessionState) -> None:
+        if frame.state == "idle" and self._turns.open is None and (prompts := self._ledger.taken_ahead()):
+            self._turns.begin(prompts, "", self.now)
+            self.close_turn(results.stopped("") if self.interrupting else results.already_known(), None)
+
+    def _reset(self, frame: schema.ConversationReset) -> None:
+        self._identity.resets = True
+        self._meter.forget_context()
+
+    def _result(self, frame: schema.Result) -> None:
+        self._check("result", frame.subtype, schema.KNOWN_RESULTS)
+        if not self._identity.told and not frame.is_error:
+            self._identity.assume(frame.session_id)
+        turn = self._turns.open or self._turn_without_init(frame)
+        woken = frame.origin is not None and frame.origin.kind == "task-notification"
+        self._ledger.turn_ends(frame.user_message_uuids, turn.prompts, since=turn.since, woken=woken)
+        outcome = results.read(frame, written=turn.written, api_error=turn.api_error, interrupted=self.interrupting)
+        if woken:
+            turn.reason = "background task"
+        elif turn.prompts:
+            turn.reason = ""
+        if self._parts.interactive:
+            self.close_turn(outcome, frame)
+        else:
+            before = self.last[1] if self.last else None
+            self.last = outcome, results.together(before, frame)
+            turn.api_error = ""
+
+    def _turn_without_init(self, frame: schema.Result) -> Turn:
+        """For a result that comes out of nothing, such as the one about a session that was not found."""
+        if self._turns.completed:
+            return self._open_turn(frame.user_message_uuids)
+        return self._turns.begin(self._ledger.unopened(self._parts.first_prompt), "", self.now)
+
+    def close_turn(self, outcome: Outcome, result: schema.Result | None) -> None:
+        self.interrupting = False
+        self._notices.turn_ends(outcome.ok)
+        self._actions.close()
+        self._interactions.withdraw_where(agent="", reason="The turn is over.")
+        usage = self._meter.run(result) if result is not None else None
+        self._turns.end(outcome, self._identity.token or self._identity.expected, usage)
+
+    # ----------------------------------------------------------------------------------------------- control channel
+
+    def interrupt(self) -> None:
+        """Ask for the end of the turn, also of one that has not begun."""
+        self.interrupting = True
+        self._early = self._turns.open is None
+        self._control.ask("interrupt")
+
+    def _request(self, frame: schema.ControlRequest) -> None:
+        request = frame.request
+        if not isinstance(request, schema.CanUseTool):
+            if unknown := self._control.serve(frame):
+                self.count(f"control_request/{unknown}")
+            return
+        asked_by = ""
+        if request.agent_id:
+            asked_by = self._background.name(request.agent_id) or "a sub-agent"
+        scene = Scene(self._actions.root, self._turns.long_text)
+        self._interactions.ask(frame.request_id, request, scene, asked_by=asked_by, now=self.now)
+
+    def _response(self, frame: schema.ControlResponse) -> None:
+        subtype = self._control.answered(frame)
+        if subtype == "initialize":
+            self._identity.know(version=self._control.version)
+        elif subtype == "interrupt" and not self.working:
+            self.interrupting = False  # it came when nothing was going on, and no result will follow
+        elif subtype == "interrupt" and self._early and self._turns.open is None:
+            # 2.1.332 lets a message that was still queued run in spite of it (seen, and not always).
+            self._again = not self._waiting.keys().isdisjoint(schema.decode_still_queued(frame.response.response))
+
+    # ------------------------------------------------------------------------------------------- tasks and notices
+
+    def _task_started(self, frame: system.TaskStarted) -> None:
+        step = self._actions.open.get(frame.tool_use_id or "")
+        asked_behind = step is not None and step.asked_behind
+        self._background.started(frame, self.now, asked_behind=asked_behind)
+
+    def _task_updated(self, frame: system.TaskUpdated) -> None:
+        status = frame.patch.status
+        self._check("task_status", status, schema.KNOWN_TASK_STATUSES)
+        if status in schema.ENDED_TASK_STATUSES:
+            self._background.ended(frame.task_id)
+            self._interactions.withdraw_where(agent=frame.task_id, reason="The sub-agent has ended.")
+        elif frame.patch.is_backgrounded:
+            self._background.moved(frame.task_id)
+
+    def _task_notification(self, frame: system.TaskNotification) -> None:
+        self._check("task_status", frame.status, schema.KNOWN_TASK_STATUSES)
+        self._background.notified(frame.task_id)
+        self._interactions.withdraw_where(agent=frame.task_id, reason="The sub-agent has ended.")
+
+    def _status(self, frame: system.Status) -> None:
+        self._check("permission_mode", frame.permission_mode, schema.KNOWN_MODES)
+        if frame.permission_mode:
+            self._identity.know(permission_mode=frame.permission_mode)
+        if frame.status == "compacting" and self._turns.open is None and self._identity.told and self._waiting:
+            self._open_turn(())  # `/compact`: its `init` comes only when it is done
+        self._notices.status(frame, self.now)
+
+    def _compacted(self, frame: system.CompactBoundary) -> None:
+        self._meter.forget_context()
+        self._notices.compacted(frame.compact_metadata)
+
+    def _rate_limit(self, frame: schema.RateLimitEvent) -> None:
+        self._check("rate_limit", frame.rate_limit_info.status, schema.KNOWN_RATE_LIMIT_STATUSES)
+        self._notices.limit(frame.rate_limit_info, self.now)
+
+    # ------------------------------------------------------------------------------------------------------- the end
+
+    def _fail(self, error: Foreign) -> None:
+        """The process cannot be used: one failed completion, and its end is asked for."""
+        self._turns.begin(self._ledger.unopened(self._parts.first_prompt), "", self.now)
+        self.close_turn(results.foreign_session(self._parts.name, str(error)), None)
+        self.over = True
+        self.handlers.clear()  # whatever it still prints is of no interest
+        self._output.stop = True

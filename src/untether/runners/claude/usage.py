@@ -1,0 +1,90 @@
+"""What a run cost: differences of Claude Code's running totals, and how full the conversation is.
+
+`total_cost_usd` and `modelUsage` of a result are sums over the process, sub-agents included; they start at 0 in every
+process, also with `--resume` (claude-protocol §7). The context in use is the input side of the latest call of the main
+conversation.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from untether.model import Usage
+from untether.schemas.claude import Result, decode_usage
+
+
+class Totals(NamedTuple):
+    """Sums over the process. `input` is all that the models read, `cached` the part that came from the cache."""
+
+    cost: float = 0.0
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+
+
+class Meter:
+    """Reads the totals of the results of one process."""
+
+    def __init__(self) -> None:
+        self.model = ""
+        self.latest = msgspec.Raw()  # the use of the latest call of the main conversation, as it came
+        self.context_window: int | None = None
+        self._before = Totals()
+
+    def context_used(self) -> int | None:
+        """Tokens of the main conversation."""
+        use = decode_usage(self.latest)
+        if use.input_tokens is None:
+            return None
+        return use.input_tokens + (use.cache_read_input_tokens or 0) + (use.cache_creation_input_tokens or 0)
+
+    def forget_context(self) -> None:
+        """The conversation was compacted or cleared: how full it is shows with the next answer."""
+        self.latest = msgspec.Raw()
+
+    def run(self, result: Result) -> Usage:
+        """The part of this run, which ends with `result`."""
+        total = _totals(result, self._before)
+        before = self._before if all(now >= then for now, then in zip(total, self._before, strict=True)) else Totals()
+        self._before = total
+        self.context_window = self._window(result) or self.context_window
+        return Usage(
+            input_tokens=total.input - before.input,
+            output_tokens=total.output - before.output,
+            cached_tokens=total.cached - before.cached,
+            cost_usd=None if result.total_cost_usd is None else round(total.cost - before.cost, 9),
+            context_used=self.context_used(),
+            context_window=self.context_window,
+            duration_s=None if result.duration_ms is None else result.duration_ms / 1000,
+            turns=result.num_turns,
+        )
+
+    def _window(self, result: Result) -> int | None:
+        """The window of the main model. Its key may be longer than the name in messages: `claude-opus-4-8[1m]`."""
+        if exact := result.model_usage.get(self.model):
+            return exact.context_window
+        for name, use in result.model_usage.items():
+            if self.model and (name.startswith(self.model) or self.model.startswith(name)):
+                return use.context_window
+        return None
+
+
+def _totals(result: Result, before: Totals) -> Totals:
+    """The sums that `result` states; where it has none of a kind, this turn's own figures are added to `before`."""
+    cost = before.cost if result.total_cost_usd is None else result.total_cost_usd
+    models = result.model_usage.values()
+    if models:
+        return Totals(
+            cost,
+            sum(use.input_tokens + use.cache_read_input_tokens + use.cache_creation_input_tokens for use in models),
+            sum(use.output_tokens for use in models),
+            sum(use.cache_read_input_tokens for use in models),
+        )
+    use = result.usage
+    if use is None:
+        return before._replace(cost=cost)
+    cached = use.cache_read_input_tokens or 0
+    read = (use.input_tokens or 0) + cached + (use.cache_creation_input_tokens or 0)
+    return Totals(cost, before.input + read, before.output + (use.output_tokens or 0), before.cached + cached)
