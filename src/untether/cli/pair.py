@@ -46,7 +46,7 @@ def pair(token: str | None, api_base_url: str | None, config_path: Path | None) 
 @click.option("--seconds", default=60.0, help="How long to listen.")
 @click.option("--config-path", type=click.Path(path_type=Path), help="The settings file.")
 def chat_id(token: str | None, api_base_url: str | None, seconds: float, config_path: Path | None) -> None:
-    """Print the ids of chats and people that write to the bot. Stop the bridge first: one program receives at a time."""
+    """Print the ids of chats and people that write to the bot. Stop the bridge first: only one program can receive."""
     token, base = _bot(config_path or default_path(os.environ), token, api_base_url)
     click.echo(f"Write to the bot now; listening for {seconds:.0f} s.", err=True)
     try:
