@@ -190,7 +190,8 @@ class LiveProcess:
     @property
     def idle(self) -> bool:
         """Nothing runs, nothing is open, and no work goes on in the background."""
-        return not self.runs and self.active is None and not self.session.waits
+        holding = any(wait.kind in ("background", "hook", "wakeup") for wait in self.session.waits)
+        return not self.runs and self.active is None and not holding
 
     @property
     def usable(self) -> bool:
@@ -354,6 +355,7 @@ class LiveProcess:
             now,
             answer=event.answer,
             error=event.error or "",
+            advice=event.advice,
             raw_error=event.raw_error,
             usage=usage,
             steps=view.tracker.count,

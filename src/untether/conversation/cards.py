@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..model import Allow, Content, Decision, Deny, Interaction, Wait
@@ -40,9 +40,8 @@ def header(engine: str, where: str, tracker: ProgressTracker, now: float) -> str
     parts.append(words.duration(now - tracker.started))
     if tracker.count:
         parts.append(f"step {tracker.count}")
-    used, window = meta.get("context_used"), meta.get("context_window")
-    if used and window:
-        parts.append(f"{min(100, round(100 * used / window))} %")
+    if percent := context_percent(meta):
+        parts.append(f"{percent} %")
     return " · ".join(part for part in parts if part)
 
 
@@ -72,6 +71,12 @@ def status(
     return Card(tuple(Line(line) for line in lines), buttons=(buttons,), silent=True, reply_to=reply_to)
 
 
+def context_percent(facts: Mapping[str, Any]) -> int:
+    """How full the context is, in percent; 0 when that is not known."""
+    used, window = facts.get("context_used"), facts.get("context_window")
+    return min(100, round(100 * used / window)) if used and window else 0
+
+
 # ------------------------------------------------------------------------------------------------------- answer
 
 
@@ -86,11 +91,10 @@ def footer(duration: float, steps: int, model: str, usage: dict[str, Any], mode:
     if usage.get("cost_usd") is not None:
         parts.append(words.money(usage["cost_usd"]))
     if usage.get("input_tokens") is not None or usage.get("output_tokens") is not None:
-        cached = usage.get("cached_tokens") or 0
-        into = (usage.get("input_tokens") or 0) + cached
+        into = usage.get("input_tokens") or 0
         parts.append(f"{words.tokens(into)} in / {words.tokens(usage.get('output_tokens') or 0)} out")
-    if usage.get("context_used") and usage.get("context_window"):
-        parts.append(f"context {min(100, round(100 * usage['context_used'] / usage['context_window']))} %")
+    if percent := context_percent(usage):
+        parts.append(f"context {percent} %")
     return " · ".join(parts)
 
 

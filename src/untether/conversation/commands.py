@@ -209,7 +209,7 @@ class Commands:
         thread_ids = None
         if message.reply_to is not None:
             reply = message.reply_to
-            found = self._services.db.read(lambda conn: threads.of_message(conn, message.chat, reply.message_id))
+            found = self._services.thread_of(message.chat, reply.message_id)
             thread_ids = [found.id] if found is not None else None
         count = await self._stop_all(update, message.chat, thread_ids=thread_ids)
         if not count:

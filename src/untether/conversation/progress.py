@@ -20,10 +20,11 @@ from ..model import (
 )
 from ..text import words
 
-HIDDEN_KINDS = ("turn", "telemetry")
+HIDDEN_KINDS = frozenset({"turn", "telemetry"})
+_REMARKS = frozenset({"note", "warning"})  # they are shown and are no steps of the work
 
 
-class Step(msgspec.Struct):
+class Step(msgspec.Struct, gc=False):
     """One action as shown. Times are epoch seconds."""
 
     action: Action
@@ -51,40 +52,37 @@ class ProgressTracker:
     def note_event(self, event: UntetherEvent, now: float) -> bool:
         """Fold one event. True when something visible changed."""
         match event:
-            case ActionEvent():
-                changed = self._action(event, now)
+            case ActionEvent():  # first, as it is the one that comes in thousands
+                return self._action(event, now)
             case StartedEvent():
                 if event.meta:
                     self.meta.update(event.meta)
-                changed = True
             case InteractionEvent():
                 if event.phase == "opened":
                     self.waiting[event.interaction.id] = event
                 else:
                     self.waiting.pop(event.interaction.id, None)
-                changed = True
             case CompletedEvent() | TurnEvent(phase="completed"):
                 self.finished = True
                 if isinstance(event.usage, Usage):
                     self.usage = event.usage
-                changed = True
             case _:
-                changed = False
-        if changed:
-            self.version += 1
-        return changed
+                return False
+        self.version += 1
+        return True
 
     def _action(self, event: ActionEvent, now: float) -> bool:
         action = event.action
-        if action.kind in HIDDEN_KINDS:
-            if action.kind == "telemetry":
+        kind = action.kind
+        if kind in HIDDEN_KINDS:
+            if kind == "telemetry":
                 self.meta.update(action.detail)
             return False
         step = self.steps.get(action.id)
         if step is None:
-            if action.kind not in ("note", "warning") and not event.parent:
+            if not event.parent and kind not in _REMARKS:
                 self.count += 1
-            step = self.steps[action.id] = Step(action, now, parent=event.parent, number=self.count)
+            step = self.steps[action.id] = Step(action, now, None, None, "", event.parent, self.count)
         else:
             step.action = action
         if event.message:
@@ -92,6 +90,7 @@ class ProgressTracker:
         if event.phase == "completed":
             step.ended = now
             step.ok = event.ok
+        self.version += 1
         return True
 
     def last(self, limit: int) -> list[Step]:

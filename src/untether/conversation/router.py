@@ -8,7 +8,7 @@ from collections.abc import Callable
 import structlog
 
 from ..model import Deny, EngineId, ResumeToken
-from ..store import deliveries, runs, threads, updates
+from ..store import deliveries, threads, updates
 from ..store.interactions import Pending
 from ..store.threads import Thread
 from ..store.updates import Update
@@ -275,22 +275,13 @@ class Router:
         services = self._services
         reply = message.reply_to
         if reply is not None:
-            found = self._thread_of(message.chat, reply.message_id)
+            found = services.thread_of(message.chat, reply.message_id)
             if found is not None:
                 return found
         if message.chat.transport in services.options.stateless:
             return None
         current = services.db.read(lambda conn: threads.chat(conn, message.chat)).current
         return None if current is None else services.db.read(lambda conn: threads.thread(conn, current))
-
-    def _thread_of(self, chat: ChatRef, message_id: str) -> Thread | None:
-        """The thread of a message; a transport that shows all names runs of every chat as `run:ID`."""
-        kind, _, run_id = message_id.partition(":")
-        if kind == "run" and run_id.isdigit() and self._services.transports[chat.transport].shows_all:
-            found = self._services.db.read(lambda conn: runs.run(conn, int(run_id)))
-            message_thread = found.thread_id if found is not None else 0
-            return self._services.db.read(lambda conn: threads.thread(conn, message_thread))
-        return self._services.db.read(lambda conn: threads.of_message(conn, chat, message_id))
 
     # --------------------------------------------------------------------------------------------------- words
 

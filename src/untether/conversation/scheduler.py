@@ -224,7 +224,7 @@ class Scheduler:
         card = cards.failure(view.run_id, error, advice, details=False, reply_to=view.reply_to)
 
         def job(conn: sqlite3.Connection) -> None:
-            if not runs.end_run(conn, view.run_id, "failed", now, error=error, usage=usage):
+            if not runs.end_run(conn, view.run_id, "failed", now, error=error, advice=advice, usage=usage):
                 return
             if view.message is not None:
                 threads.set_prompt(conn, view.message.prompt_id, "answered")

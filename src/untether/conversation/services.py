@@ -11,7 +11,9 @@ from pathlib import Path
 from ..clock import Clock
 from ..model import Record
 from ..runner import Runner
+from ..store import runs, threads
 from ..store.database import Database
+from ..store.threads import Thread
 from ..transport import ChatRef, Transport
 from .context import Project
 from .engines import Engines
@@ -65,6 +67,15 @@ class Services:
     def project_of_chat(self, chat: ChatRef) -> str | None:
         """The project whose configuration names this chat."""
         return self.project_chats.get(ChatRef(chat.transport, chat.chat))
+
+    def thread_of(self, chat: ChatRef, message_id: str) -> Thread | None:
+        """The thread of a message; a transport that shows all names runs of every chat as `run:ID`."""
+        kind, _, run_id = message_id.partition(":")
+        if kind == "run" and run_id.isdigit() and self.transports[chat.transport].shows_all:
+            found = self.db.read(lambda conn: runs.run(conn, int(run_id)))
+            thread_id = found.thread_id if found is not None else 0
+            return self.db.read(lambda conn: threads.thread(conn, thread_id))
+        return self.db.read(lambda conn: threads.of_message(conn, chat, message_id))
 
     def process_folder(self, process_id: str) -> Path:
         return Path(self.options.state_dir) / "processes" / process_id

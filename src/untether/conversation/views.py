@@ -11,6 +11,7 @@ from ..store.interactions import Pending
 from ..store.runs import Run
 from ..store.threads import Message, Thread
 from ..text import words
+from ..transport import ChatRef
 from .history import tracker_of
 from .progress import ProgressTracker, step_text
 from .scheduler import Scheduler
@@ -124,6 +125,11 @@ class Views:
     def run_of_delivery(self, delivery_id: int) -> int | None:
         row = self._services.db.read(lambda conn: deliveries.get(conn, delivery_id))
         return row.run_id if row is not None else None
+
+    def latest_run_of_chat(self, chat: ChatRef) -> int | None:
+        """The newest run of the thread that a chat goes on with."""
+        current = self._services.db.read(lambda conn: threads.chat(conn, chat)).current
+        return None if current is None else self.latest_run(current)
 
     def latest_run(self, thread_id: int) -> int | None:
         found = self._services.db.read(lambda conn: runs.of_thread(conn, thread_id))

@@ -23,6 +23,7 @@ class Run(Record, frozen=True):
     ended_offset: int | None
     answer: str
     error: str
+    advice: str
     raw_error: str
     usage: dict[str, Any]
     steps: int
@@ -31,7 +32,7 @@ class Run(Record, frozen=True):
 
 _RUN = (
     "SELECT id, thread_id, process_id, message_id, title, state, started, ended, began_offset, ended_offset, answer,"
-    " error, raw_error, usage, steps, model FROM runs"
+    " error, advice, raw_error, usage, steps, model FROM runs"
 )
 
 
@@ -151,6 +152,7 @@ def end_run(
     *,
     answer: str = "",
     error: str = "",
+    advice: str = "",
     raw_error: str = "",
     usage: dict[str, Any] | None = None,
     steps: int = 0,
@@ -159,13 +161,14 @@ def end_run(
 ) -> bool:
     """Close a run that is open. False when it was closed before: a run ends once."""
     cursor = conn.execute(
-        "UPDATE runs SET state = ?, ended = ?, answer = ?, error = ?, raw_error = ?, usage = ?, steps = ?, model = ?,"
+        "UPDATE runs SET state = ?, ended = ?, answer = ?, error = ?, advice = ?, raw_error = ?, usage = ?, steps = ?, model = ?,"
         " ended_offset = ? WHERE id = ? AND state = 'running'",
         (
             state,
             now,
             answer,
             error,
+            advice,
             raw_error,
             msgspec.json.encode(usage or {}).decode(),
             steps,

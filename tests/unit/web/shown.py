@@ -51,6 +51,7 @@ def run(id: int, state: str = "done", **values: Any) -> Run:
         ended_offset=None,
         answer="",
         error="",
+        advice="",
         raw_error="",
         usage={},
         steps=0,
@@ -138,6 +139,10 @@ class FakeViews:
 
     def page(self, run_id: int) -> Page | None:
         return next((page for page in self.pages if any(view.run.id == run_id for view in page.runs)), None)
+
+    def latest_run_of_chat(self, chat: ChatRef) -> int | None:
+        runs = [view.run.id for page in self.pages if page.thread.chat == chat for view in page.runs]
+        return runs[-1] if runs else None
 
 
 class FakeInbox:

@@ -93,6 +93,7 @@ CREATE TABLE runs (
     ended_offset INTEGER,
     answer     TEXT NOT NULL DEFAULT '',
     error      TEXT NOT NULL DEFAULT '',
+    advice     TEXT NOT NULL DEFAULT '',
     raw_error  TEXT NOT NULL DEFAULT '',
     usage      TEXT NOT NULL DEFAULT '{}',
     steps      INTEGER NOT NULL DEFAULT 0,

@@ -26,6 +26,7 @@ from ...conversation.views import Overview, Page
 from ...store.database import StoreError
 from ...store.threads import Thread
 from ...text.clean import clean_text
+from ...transport import ChatRef
 from .access import SESSION_LIFE, Addresses, CodeRefused, Pairing, Sessions, form_token, form_token_ok
 from .guard import Guard, TooLarge, limited
 from .said import Notices, Toasts
@@ -53,6 +54,8 @@ class Shown(Protocol):
     def overview(self, recent: int = 30) -> Overview: ...
 
     def page(self, run_id: int) -> Page | None: ...
+
+    def latest_run_of_chat(self, chat: ChatRef) -> int | None: ...
 
 
 class Sender(Protocol):
@@ -212,17 +215,7 @@ class Console:
 
     def _run_of_chat(self, thread: str) -> int | None:
         """The run that a new conversation began, once there is one."""
-        sent = self.sent_at.get(thread)
-        if sent is None:
-            return None
-        overview = self.views.overview(10)
-        for row in (*overview.needs_you, *overview.running, *overview.recent):
-            if row.started < sent - 1:
-                continue
-            page = self.views.page(row.run_id)
-            if page is not None and _chat_thread(page.thread) == thread:
-                return row.run_id
-        return None
+        return self.views.latest_run_of_chat(ChatRef("web", "console", thread))
 
     def _frame(self, session: str, here: str) -> Frame:
         seen = f"{self.started}-{self.hub.version}"

@@ -96,6 +96,7 @@ class RunEntry(NamedTuple):
     stopping: bool
     answer_html: str
     end: Said | None
+    advice: str
     raw_error: str
 
 
@@ -151,6 +152,7 @@ def run_entry(view: RunView, page: Page, now: float, html: Html, *, whole: bool 
         stopping=view.stopping,
         answer_html=_answer(view, html),
         end=None if running else _end(view),
+        advice=clean_text(run.advice),
         raw_error=clean_text(run.raw_error) if run.raw_error.strip() and run.raw_error != run.error else "",
     )
 
