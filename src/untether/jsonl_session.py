@@ -6,6 +6,7 @@ with the payload and closes stdin, cannot be asked anything meanwhile, and hands
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
 from .jsonl_stream import ForeignSession, JsonlHooks, JsonlStream
@@ -51,6 +52,11 @@ class JsonlSession:
     @property
     def capabilities(self) -> Capabilities:
         return self._engine.capabilities
+
+    @property
+    def unknown(self) -> Mapping[str, int]:
+        """What is not understood becomes a warning here, so there is nothing to count."""
+        return {}
 
     @property
     def waits(self) -> tuple[Wait, ...]:

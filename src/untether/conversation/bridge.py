@@ -32,7 +32,6 @@ from ..process.driver import Driver
 from ..process.host import Launch, Rung
 from ..session import Begin, End, Input, Interrupt, Place, Prompt, Say, StartFacts, Tick
 from ..store import deliveries, interactions, runs, threads
-from ..store.database import StoreError
 from ..store.threads import Message, Thread
 from ..transport import Card, Priority
 from . import cards
@@ -81,6 +80,8 @@ class LiveProcess:
         self._held: dict[ResumeToken, anyio.Semaphore] = {}
         self.runs: dict[str, RunView] = {}  # by prompt id, those not completed
         self.active: RunView | None = None
+        self.last: RunView | None = None  # the one that ended last: what asks between turns belongs to it
+        self.ready = anyio.Event()  # the agent has its first message, or there is no agent
         self.ended = anyio.Event()
         self.driver: Driver | None = None
         self.edits = ProgressEdits(services, thread.chat, lambda: self.active, self.status_card)
@@ -110,14 +111,24 @@ class LiveProcess:
                 )
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self.edits.run)
-                    await self.driver.run(Begin(self.start, prompt), task_status=task_status)
+                    await tasks.start(self.driver.run, Begin(self.start, prompt))
+                    self.ready.set()
+                    task_status.started()
+                    await self.driver.finished.wait()
                     tasks.cancel_scope.cancel()
         finally:
             for lock in self._held.values():
                 lock.release()
             self._held.clear()
+            self._log_unknown()
+            self.ready.set()
             self.ended.set()
             services.hub.changed()
+
+    def _log_unknown(self) -> None:
+        """What the agent said that we do not know yet, once for each process: the CLIs change every week."""
+        if self.session.unknown:
+            log.info("process.unknown_names", process=self.start.process_id, names=dict(self.session.unknown))
 
     async def _hold(self, token: ResumeToken) -> None:
         if token not in self._held:
@@ -134,14 +145,18 @@ class LiveProcess:
             hand_over(conn, message, self.services.clock.now())
             self.open_run(conn, view)
 
+        # Known before it is said: its turn may begin, and even end, before `submit` returns.
         self.runs[prompt.id] = view
+        idle = self.active is None
+        if idle:
+            self.active = view
         try:
             await self.driver.submit(Say(prompt, "next"), handed)
         except BaseException:
             self.runs.pop(prompt.id, None)
+            if idle:
+                self.active = None
             raise
-        if self.active is None:
-            self.active = view
         self.services.outbox.kick()
         self.show()
 
@@ -163,10 +178,13 @@ class LiveProcess:
     async def stop(self) -> None:
         """End the running turn: by an interrupt when the engine has one, by signals when that does not help."""
         view = self.active
-        if view is None or self.driver is None or view.done.is_set():
+        if view is None:
             return
         view.stopping = True
         self.show()
+        await self.ready.wait()
+        if self.driver is None or view.done.is_set():
+            return
         if self.session.capabilities.interrupt:
             with anyio.move_on_after(_STOP_PATIENCE_S):
                 await self.driver.submit(Interrupt())
@@ -190,7 +208,7 @@ class LiveProcess:
     @property
     def idle(self) -> bool:
         """Nothing runs, nothing is open, and no work goes on in the background."""
-        holding = any(wait.kind in ("background", "hook", "wakeup") for wait in self.session.waits)
+        holding = any(wait.kind in ("human", "background", "hook", "wakeup") for wait in self.session.waits)
         return not self.runs and self.active is None and not holding
 
     @property
@@ -212,21 +230,8 @@ class LiveProcess:
             return ordinal
 
         if isinstance(item, End | Tick):  # it has happened: nobody is there to be told that it was refused
-            return await self._commit(job)
+            return await self.services.persist(job)
         return await self.services.db.write(job)
-
-    async def _commit(self, job: Callable[[sqlite3.Connection], int]) -> int:
-        """Write what must not be refused: while the store has no room, wait and say so in the log."""
-        pause = 1.0
-        while True:
-            try:
-                return await self.services.db.write(job)
-            except StoreError as error:
-                if error.kind not in ("full", "locked", "io"):
-                    raise
-                log.error("store.waiting", process=self.start.process_id, error=str(error), next_try_s=pause)
-                await self.services.clock.sleep(pause)
-                pause = min(pause * 2, 30.0)
 
     # --------------------------------------------------------------------------------------------- Effects
 
@@ -244,13 +249,12 @@ class LiveProcess:
             self._durable(event, view, place, now, jobs, after)
         if jobs:
 
-            def commit(conn: sqlite3.Connection) -> int:
+            def commit(conn: sqlite3.Connection) -> None:
                 for job in jobs:
                     job(conn)
                 runs.set_applied(conn, self.start.process_id, place.offset, place.ordinal)
-                return 0
 
-            await self._commit(commit)
+            await self.services.persist(commit)
             for action in after:
                 action()
             self.services.outbox.kick()
@@ -293,8 +297,9 @@ class LiveProcess:
                     if returned is not None:
                         self._drop(returned, now, jobs, after)
             case InteractionEvent(phase="opened"):
-                if view is not None:
-                    jobs.append(lambda conn: self._ask(conn, event, view, now))
+                # Between turns it is a background agent that asks: it belongs to the run that ended last.
+                if (asking := view or self.last) is not None:
+                    jobs.append(lambda conn: self._ask(conn, event, asking, now))
             case InteractionEvent(phase="withdrawn"):
                 jobs.append(lambda conn: self._withdraw(conn, event.interaction.id, now))
             case CompletedEvent() | TurnEvent(phase="completed"):
@@ -330,6 +335,7 @@ class LiveProcess:
                 del self.runs[prompt_id]
             ended.insert(0, view)
         self.active = None
+        self.last = ended[0] if ended else self.last
         for index, run in enumerate(ended):
             # Several messages may be answered by one turn: the answer is told once, as a reply to the first.
             answering = index == 0
@@ -449,9 +455,14 @@ class LiveProcess:
         self.services.hub.changed()
 
 
+class Withdrawn(Exception):
+    """The message was withdrawn before it could be handed over."""
+
+
 def hand_over(conn: sqlite3.Connection, message: Message, now: float) -> None:
-    """A queued message goes to the agent; what says that it is queued goes away."""
-    threads.set_message(conn, message.id, "handed")
+    """A queued message goes to the agent; what says that it is queued goes away. Raises Withdrawn."""
+    if not threads.hand_over(conn, message.id):
+        raise Withdrawn
     if message.notice is not None:
         deliveries.add_delete(conn, message.notice, now)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from functools import partial
 
 import psutil
@@ -187,7 +188,7 @@ class Commands:
         load = psutil.getloadavg()[0]
         engines = ", ".join(engine.id for engine in services.engines if engine.available)
         lines.append(Line(f"{memory.available / 2**30:.1f} GB free · load {load:.1f} · {engines}", "quiet"))
-        midnight = now - (now % 86_400)
+        midnight = datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
         cost = services.db.read(lambda conn: runs.cost_since(conn, midnight))
         lines.append(Line(f"today: {words.money(cost)}", "quiet"))
         return Card(tuple(lines))
@@ -362,7 +363,7 @@ class Commands:
             await toast("The message of this run is not known any more")
             return
         # What the agent has taken is in its session: sending it again would do it twice.
-        text = CONTINUE if resume and thread.session and message.state != "queued" else message.text
+        text = CONTINUE if resume and thread.session and message.state == "taken" else message.text
         marker = f"repeated:{run.id}"
 
         def job(conn: sqlite3.Connection) -> bool:

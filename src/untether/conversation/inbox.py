@@ -21,6 +21,8 @@ from ..transport import ChatRef, Inbound, MessageIn, TapIn, Transport
 
 log = structlog.get_logger(__name__)
 
+_PAUSE_MIN_S, _PAUSE_MAX_S = 1.0, 30.0
+
 Route = Callable[[Update, Inbound], Awaitable[None]]
 
 
@@ -74,7 +76,10 @@ class StoredInbox:
             log.warning("inbox.unreadable", update=update.key, error=str(error))
             inbound = None
         if inbound is None or not transport.may_act(inbound):
-            await self._db.write(lambda conn: updates.done(conn, update.id))
+            try:
+                await self._db.write(lambda conn: updates.done(conn, update.id))
+            except StoreError as error:
+                log.error("inbox.not_stored", update=update.key, error=str(error))  # looked at again at the next start
             return
         if isinstance(inbound, TapIn) or self._is_urgent(inbound):
             tasks.start_soon(self._handle, update, inbound)
@@ -106,22 +111,32 @@ class StoredInbox:
         await self._db.write(lambda conn: updates.done(conn, update.id))
 
     async def _handle(self, update: Update, inbound: Inbound) -> None:
-        try:
-            if not await self._db.write(lambda conn: updates.begin(conn, update.id)):
-                log.error("inbox.parked", update=update.key)
-                await self._parked(update, inbound)
+        """Route one update. While nothing can be stored it is tried again; that does not count as an attempt."""
+        pause, begun = _PAUSE_MIN_S, False
+        while True:
+            try:
+                if self._db.read(lambda conn: updates.is_done(conn, update.id)):
+                    return  # withdrawn while it waited
+                if not begun and not await self._db.write(lambda conn: updates.begin(conn, update.id)):
+                    log.error("inbox.parked", update=update.key)
+                    await self._parked(update, inbound)
+                    return
+                begun = True
+                await self._route(update, inbound)
+                await self._db.write(lambda conn: updates.done(conn, update.id))
                 return
-            if self._db.read(lambda conn: updates.is_done(conn, update.id)):
-                return  # withdrawn while it waited
-            await self._route(update, inbound)
-            await self._db.write(lambda conn: updates.done(conn, update.id))
-        except anyio.get_cancelled_exc_class():
-            raise
-        except Exception:
-            # One message that we cannot handle must not stop the ones behind it. It stays stored: it is tried again at
-            # the next start, and set aside after three times.
-            log.exception("inbox.routing_failed", update=update.key)
-            await self._tell(self._failed, update, inbound)
+            except StoreError as error:
+                log.error("inbox.not_stored", update=update.key, error=str(error), next_try_s=pause)
+                await self._clock.sleep(pause)
+                pause = min(pause * 2, _PAUSE_MAX_S)
+            except anyio.get_cancelled_exc_class():
+                raise
+            except Exception:
+                # One message that we cannot handle must not stop the ones behind it. It stays stored: it is tried
+                # again at the next start, and set aside after three times.
+                log.exception("inbox.routing_failed", update=update.key)
+                await self._tell(self._failed, update, inbound)
+                return
 
     async def _tell(self, tell: Route, update: Update, inbound: Inbound) -> None:
         try:

@@ -21,6 +21,7 @@ from .hub import Hub
 
 log = structlog.get_logger(__name__)
 
+_LOOK_AGAIN_S = 2.0
 _PAUSE_MIN, _PAUSE_MAX = 1.0, 60.0
 
 
@@ -60,11 +61,12 @@ class Outbox:
         """Wait until a part was sent, and return its message id; None when it never will be."""
         while True:
             row = self._db.read(lambda conn: deliveries.get(conn, delivery_id))
-            if row is None or row.state in ("failed", "unknown"):
-                return None
-            if row.state == "sent":
-                return row.message_id
-            await self._sent.setdefault(delivery_id, anyio.Event()).wait()
+            if row is None or row.state not in ("pending", "sending"):
+                self._sent.pop(delivery_id, None)
+                return row.message_id if row is not None and row.state == "sent" else None
+            # Looked at again now and then: a part that never left may be dropped by others.
+            with anyio.move_on_after(_LOOK_AGAIN_S):
+                await self._sent.setdefault(delivery_id, anyio.Event()).wait()
 
     async def _serve(self, chat: tuple[str, str]) -> None:
         """Send all that a chat has pending, then go."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import anyio
 import anyio.abc
+import anyio.to_thread
 import msgspec
 import structlog
 
@@ -15,13 +16,14 @@ from ..faults import point
 from ..model import CompletedEvent, EngineId, ResumeToken
 from ..process.direct import SpawnFailed
 from ..process.driver import Ended
+from ..process.kept import end_leftovers
 from ..runner import PRESPAWN_BLOCKED_KEY, RunOptions
 from ..session import Prompt, StartFacts
 from ..store import deliveries, interactions, runs, threads
 from ..store.threads import Message, Thread
 from ..transport import Priority
 from . import cards
-from .bridge import LiveProcess, RunView, hand_over
+from .bridge import LiveProcess, RunView, Withdrawn, hand_over
 from .services import Services
 
 log = structlog.get_logger(__name__)
@@ -38,6 +40,7 @@ class Scheduler:
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Tell what the last stop interrupted, take up what waits, and serve until cancelled."""
+        await self._end_leftovers()
         await self._tell_interrupted()
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
@@ -126,6 +129,8 @@ class Scheduler:
         if live is not None and live.usable:
             try:
                 await live.say(message, view, prompt)
+            except Withdrawn:
+                return
             except Ended:
                 live = None
         elif live is not None:
@@ -170,7 +175,10 @@ class Scheduler:
             live.open_run(conn, view)
             hand_over(conn, message, services.clock.now())
 
-        await services.db.write(commit)
+        try:
+            await services.persist(commit)
+        except Withdrawn:
+            return None
         point("process.committed")
         services.outbox.kick()
         services.hub.changed()
@@ -232,7 +240,7 @@ class Scheduler:
             if view.status_delivery is not None:
                 deliveries.add_delete(conn, view.status_delivery, now)
 
-        await services.db.write(job)
+        await services.persist(job)
         view.done.set()
         services.outbox.kick()
         services.hub.changed()
@@ -255,10 +263,21 @@ class Scheduler:
             )
             hand_over(conn, message, services.clock.now())
 
-        await services.db.write(open_run)
+        try:
+            await services.persist(open_run)
+        except Withdrawn:
+            return
         await self._fail(thread, view, event.error or "", advice, usage={PRESPAWN_BLOCKED_KEY: reason})
 
     # ---------------------------------------------------------------------------------------------- a new start
+
+    async def _end_leftovers(self) -> None:
+        """Agents of the last start may still be about after a crash: two would write one session on a resume."""
+        for process_id, _ in self._services.db.read(runs.open_processes):
+            folder = self._services.process_folder(process_id)
+            ended = await anyio.to_thread.run_sync(end_leftovers, folder, process_id)
+            if ended:
+                log.warning("process.leftovers_ended", process=process_id, count=ended)
 
     async def _tell_interrupted(self) -> None:
         """Runs that a stop or crash cut are never started again by themselves: they are told, with a way to resume.
@@ -279,13 +298,11 @@ class Scheduler:
                     if status is not None:
                         deliveries.add_delete(conn, status.id, now)
                     continue
-                if message is not None:
-                    threads.set_prompt(conn, message.prompt_id, "answered")
                 self._mark_interrupted(conn, run, status, now)
             for process_id, _ in runs.open_processes(conn):
                 runs.end_process(conn, process_id, b'{"note":"ended with the bridge"}', now)
 
-        await services.db.write(job)
+        await services.persist(job)
         services.outbox.kick()
 
     def _mark_interrupted(

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import secrets
+import sqlite3
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
+
+import structlog
 
 from ..clock import Clock
 from ..model import Record
 from ..runner import Runner
 from ..store import runs, threads
-from ..store.database import Database
+from ..store.database import Database, StoreError
 from ..store.threads import Thread
 from ..transport import ChatRef, Transport
 from .context import Project
 from .engines import Engines
 from .hub import Hub
 from .outbox import Outbox
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 # Without vowels, digits that look like letters and signs: short, and never a word.
 _KEY_LETTERS = "bcdfghjkmnpqrstvwxz23456789"
@@ -67,6 +75,19 @@ class Services:
     def project_of_chat(self, chat: ChatRef) -> str | None:
         """The project whose configuration names this chat."""
         return self.project_chats.get(ChatRef(chat.transport, chat.chat))
+
+    async def persist(self, job: Callable[[sqlite3.Connection], T]) -> T:
+        """Write what has happened already and must not be refused: while the store has no room, wait, and log it."""
+        pause = 1.0
+        while True:
+            try:
+                return await self.db.write(job)
+            except StoreError as error:
+                if error.kind not in ("full", "locked", "io"):
+                    raise
+                log.error("store.waiting", error=str(error), next_try_s=pause)
+                await self.clock.sleep(pause)
+                pause = min(pause * 2, 30.0)
 
     def thread_of(self, chat: ChatRef, message_id: str) -> Thread | None:
         """The thread of a message; a transport that shows all names runs of every chat as `run:ID`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import partial
 from typing import Literal
 
 from ..model import Record, Wait
@@ -64,12 +65,14 @@ class Views:
 
     def overview(self, recent: int = 30) -> Overview:
         db = self._services.db
-        waiting = {pending.run_id for pending in db.read(interactions.all_open)}
-        running = db.read(runs.running)
+        # In the order in which they were asked. A background agent may ask after its run has ended.
+        waiting = dict.fromkeys(pending.run_id for pending in db.read(interactions.all_open))
+        asking = [run for run_id in waiting if (run := db.read(partial(runs.run, run_id=run_id))) is not None]
+        ended = db.read(lambda conn: runs.recent(conn, recent))
         return Overview(
-            needs_you=tuple(self._row(run, waits=True) for run in running if run.id in waiting),
-            running=tuple(self._row(run) for run in running if run.id not in waiting),
-            recent=tuple(self._row(run) for run in db.read(lambda conn: runs.recent(conn, recent))),
+            needs_you=tuple(self._row(run, waits=True) for run in asking),
+            running=tuple(self._row(run) for run in db.read(runs.running) if run.id not in waiting),
+            recent=tuple(self._row(run) for run in ended if run.id not in waiting),
         )
 
     def _row(self, run: Run, *, waits: bool = False) -> RunRow:

@@ -81,6 +81,7 @@ class Driver:
         self._deadline_changed = anyio.Event()
         self._stopping = False
         self.ended = False
+        self.finished = anyio.Event()
 
     async def run(
         self, begin: Begin | None = None, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
@@ -99,6 +100,7 @@ class Driver:
                 await self._feed(batch)
             exit = await self.process.wait()
             await self.submit(End(exit))
+            self.finished.set()
             tasks.cancel_scope.cancel()
 
     async def submit(self, item: Input, also: Also | None = None) -> list[Receipt]:

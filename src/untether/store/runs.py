@@ -161,8 +161,8 @@ def end_run(
 ) -> bool:
     """Close a run that is open. False when it was closed before: a run ends once."""
     cursor = conn.execute(
-        "UPDATE runs SET state = ?, ended = ?, answer = ?, error = ?, advice = ?, raw_error = ?, usage = ?, steps = ?, model = ?,"
-        " ended_offset = ? WHERE id = ? AND state = 'running'",
+        "UPDATE runs SET state = ?, ended = ?, answer = ?, error = ?, advice = ?, raw_error = ?, usage = ?, steps = ?,"
+        " model = ?, ended_offset = ? WHERE id = ? AND state = 'running'",
         (
             state,
             now,

@@ -183,6 +183,12 @@ def set_message(conn: sqlite3.Connection, message_row: int, state: str) -> None:
     conn.execute("UPDATE messages SET state = ? WHERE id = ?", (state, message_row))
 
 
+def hand_over(conn: sqlite3.Connection, message_row: int) -> bool:
+    """A queued message goes to an agent. False when it is no longer queued."""
+    cursor = conn.execute("UPDATE messages SET state = 'handed' WHERE id = ? AND state = 'queued'", (message_row,))
+    return cursor.rowcount == 1
+
+
 def set_notice(conn: sqlite3.Connection, message_row: int, delivery_id: int) -> None:
     conn.execute("UPDATE messages SET notice = ? WHERE id = ?", (delivery_id, message_row))
 

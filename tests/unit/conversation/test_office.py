@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.chat import STRANGER, FakeChat, office_with
+from tests.support.chat import STRANGER, FakeChat, engines_for, office_with
 from untether.conversation.context import Project
 from untether.store import runs
 from untether.transport import FileIn
@@ -131,7 +131,7 @@ async def test_the_same_update_twice_is_answered_once(tmp_path: Path) -> None:
 
 async def test_cancel_stops_the_run_and_withdraws_the_queue(tmp_path: Path) -> None:
     chat = FakeChat()
-    async with office_with(tmp_path, chat) as office:
+    async with office_with(tmp_path, chat, engines=engines_for({"env": {}})) as office:
         await chat.say("slow 30")
         await chat.until(lambda: office.services.db.read(runs.running))
         await chat.say("never to be answered")
@@ -234,12 +234,12 @@ async def test_what_was_sent_while_down_is_answered_after_the_start(tmp_path: Pa
 
 async def test_a_run_cut_by_a_stop_is_told_and_resumed_by_a_tap(tmp_path: Path) -> None:
     chat = FakeChat()
-    async with office_with(tmp_path, chat) as office:
+    async with office_with(tmp_path, chat, engines=engines_for({"env": {}})) as office:
         await chat.say("slow 30")
         status = await chat.shown("▸ demo")
         await chat.until(lambda: "Bash" in status.text or "sleep" in status.text or "step 1" in status.text)
         assert office.services.db.read(runs.running)
-    async with office_with(tmp_path, chat) as office:
+    async with office_with(tmp_path, chat, engines=engines_for({"env": {}})) as office:
         told = await chat.shown("■ Interrupted", button="Resume")
         assert told.message_id == status.message_id
         assert office.services.db.read(runs.running) == []
@@ -333,7 +333,7 @@ async def test_status_lists_who_waits(tmp_path: Path) -> None:
 
 async def test_stop_and_details_buttons(tmp_path: Path) -> None:
     chat = FakeChat()
-    async with office_with(tmp_path, chat):
+    async with office_with(tmp_path, chat, engines=engines_for({"env": {}})):
         await chat.say("slow 30")
         status = await chat.shown("▸ demo", button="Stop")
         await chat.tap(status, "Details")
