@@ -38,7 +38,7 @@ class ResumeToken(Record, frozen=True):
     value: str
 
 
-class Action(Record, frozen=True):
+class Action(Record, frozen=True, gc=False):
     """One step of the agent. `detail` holds facts for rendering; its keys are documented in `tool_actions`."""
 
     id: str
@@ -163,7 +163,7 @@ class SessionChangedEvent(Record, frozen=True, tag="session_changed"):
     reason: str = ""
 
 
-class ActionEvent(Record, frozen=True, tag="action"):
+class ActionEvent(Record, frozen=True, gc=False, tag="action"):
     """A step began, changed or ended. `ok` counts only when it is completed."""
 
     engine: EngineId

@@ -7,6 +7,7 @@ stored streams, the lines that the agent printed and the inputs, and folding the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -90,7 +91,7 @@ class CallResult(Record, frozen=True):
     error: str = ""
 
 
-class Step(msgspec.Struct, frozen=True):
+class Step(msgspec.Struct, frozen=True, gc=False):
     """All that one input or line brought about.
 
     `writes` are whole lines for the agent's stdin, newline included. `deadline` is the epoch second at which the
@@ -180,6 +181,9 @@ class EngineSession(Protocol):
     def capabilities(self) -> Capabilities: ...
     @property
     def waits(self) -> tuple[Wait, ...]: ...
+    @property
+    def unknown(self) -> Mapping[str, int]:
+        """Names that the agent used and this session does not know, with how often."""
 
     def begin(self, start: StartFacts, prompt: Prompt, now: float) -> Step:
         """The process was made: greet the agent and hand it the first message."""

@@ -48,6 +48,7 @@ class RunView(Record, frozen=True):
     waits: tuple[Wait, ...]
     asked: tuple[Pending, ...]
     stopping: bool = False
+    alive: bool = False  # its agent lives, so what it asked can still be decided
 
 
 class Page(Record, frozen=True):
@@ -111,8 +112,9 @@ class Views:
         live = self._scheduler.view(run.id)
         if live is not None:
             process, view = live
-            return RunView(run, message, view.tracker, process.session.waits, asked, view.stopping)
-        return RunView(run, message, self._tracker(run), (), asked)
+            return RunView(run, message, view.tracker, process.session.waits, asked, view.stopping, alive=True)
+        alive = run.process_id is not None and self._scheduler.process(run.process_id) is not None
+        return RunView(run, message, self._tracker(run), (), asked, alive=alive)
 
     def _tracker(self, run: Run) -> ProgressTracker:
         if (known := self._trackers.get(run.id)) is not None:

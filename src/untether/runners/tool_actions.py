@@ -21,19 +21,31 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from untether.model import ActionKind
 
 _LONGEST_TITLE = 1_000
 _LONGEST_FACT = 4_000
 
-_PATH_KEYS = ("file_path", "path", "filePath", "notebook_path")
-_FACTS = frozenset({"command", "description", "pattern", "query", "url"})  # keys of inputs that become details
+# Keys of inputs, and the facts that their texts are.
+_FACTS = {
+    "command": "command",
+    "description": "description",
+    "pattern": "pattern",
+    "query": "query",
+    "url": "url",
+    "file_path": "path",
+    "path": "path",
+    "filePath": "path",
+    "notebook_path": "path",
+}
 
 
-class _Rule(NamedTuple):
-    """How one tool is shown: the title is `prefix` and the first of `keys` that holds text, else `fallback`.
+class _Rule(msgspec.Struct, frozen=True):
+    """How one tool is shown: the title is `prefix` and the first fact of `keys` that there is, else `fallback`.
 
     An empty `fallback` means the tool's name.
     """
@@ -55,16 +67,16 @@ _RULES: Mapping[str, _Rule] = {
     "shell": _COMMAND,
     "killshell": _Rule("command"),
     "killbash": _Rule("command"),
-    "edit": _Rule("file_change", _PATH_KEYS, verb="Edit"),
-    "multiedit": _Rule("file_change", _PATH_KEYS, verb="Edit"),
-    "write": _Rule("file_change", _PATH_KEYS, verb="Write"),
-    "notebookedit": _Rule("file_change", _PATH_KEYS, verb="Edit"),
-    "read": _Rule("tool", _PATH_KEYS, prefix="Read "),
+    "edit": _Rule("file_change", ("path",), verb="Edit"),
+    "multiedit": _Rule("file_change", ("path",), verb="Edit"),
+    "write": _Rule("file_change", ("path",), verb="Write"),
+    "notebookedit": _Rule("file_change", ("path",), verb="Edit"),
+    "read": _Rule("tool", ("path",), prefix="Read "),
     "glob": _Rule("tool", ("pattern",), verb="Glob"),
     "grep": _Rule("tool", ("pattern",), verb="Grep"),
-    "find": _Rule("tool", ("pattern", *_PATH_KEYS), verb="Find"),
-    "ls": _Rule("tool", _PATH_KEYS, verb="List"),
-    "list": _Rule("tool", _PATH_KEYS, verb="List"),
+    "find": _Rule("tool", ("pattern", "path"), verb="Find"),
+    "ls": _Rule("tool", ("path",), verb="List"),
+    "list": _Rule("tool", ("path",), verb="List"),
     "websearch": _Rule("web_search", ("query",), verb="Search"),
     "webfetch": _Rule("web_search", ("url",), verb="Fetch"),
     "todowrite": _Rule("note", fallback="update todos"),
@@ -77,46 +89,47 @@ _RULES: Mapping[str, _Rule] = {
 }
 
 
-def tool_kind_and_title(name: str, input: Any, *, root: str = "") -> tuple[ActionKind, str]:
-    """The kind and the one-line title of a call of tool `name` with `input` (a JSON object, or whatever came instead).
+def tool_call(name: str, input: Any, root: str) -> tuple[ActionKind, str, dict[str, Any]]:
+    """The kind, the one-line title and the detail of a call of tool `name` with `input`.
 
-    Paths under `root`, an absolute folder, are shown relative to it.
+    `input` is a JSON object, or whatever came instead. Paths under `root`, an absolute folder, are shown relative to it
+    in the title. The detail holds JSON values of a few kilobytes at most; see the module's docstring.
     """
-    if mcp := _mcp_name(name):
-        return "tool", f"{mcp[0]}: {mcp[1]}"
-    rule = _RULES.get(name.lower(), _OTHER)
-    key, text = _first_text(input, rule.keys)
-    if not text:
-        return rule.kind, rule.fallback or name
-    if rule.kind == "subagent":
-        text = text.split("\n", 1)[0].rstrip()
-    elif rule.kind == "command":
-        text = _relative_command(text, root)
-    elif key in _PATH_KEYS:
-        text = _relative_path(text, root)
-    if len(lines := text.splitlines()) > 1:
-        text = " ".join(filter(None, map(str.strip, lines)))
-    return rule.kind, _shortened(rule.prefix + text, _LONGEST_TITLE)
-
-
-def action_detail(name: str, input: Any) -> dict[str, Any]:
-    """Facts about a tool call for rendering, as JSON values of a few kilobytes at most; see the module's docstring."""
     detail: dict[str, Any] = {"tool": name}
-    if mcp := _mcp_name(name):
-        detail["server"] = mcp[0]
-    rule = _RULES.get(name.lower(), _OTHER)
+    rule = _RULES.get(name.lower())
+    if rule is None:
+        rule = _OTHER
+        if mcp := _mcp_name(name):
+            detail["server"] = mcp[0]
+            rule = _Rule("tool", fallback=f"{mcp[0]}: {mcp[1]}")
+    kind = rule.kind
     if rule.verb:
         detail["verb"] = rule.verb
     if not isinstance(input, dict):
-        return detail
-    if path := _first_text(input, _PATH_KEYS)[1]:
-        detail["path"] = _shortened(path, _LONGEST_FACT)
+        return kind, rule.fallback or name, detail
     for key, value in input.items():
-        if key in _FACTS and (text := _text(value)):
-            detail[key] = _shortened(text, _LONGEST_FACT)
-    if rule.kind == "file_change":
+        fact = _FACTS.get(key)
+        if fact is not None and fact not in detail:
+            text = value.strip() if value.__class__ is str else _text(value)
+            if text:
+                detail[fact] = text if len(text) <= _LONGEST_FACT else _shortened(text, _LONGEST_FACT)
+    if kind == "file_change":
         detail |= _line_counts(input)
-    return detail
+    for key in rule.keys:
+        text = detail.get(key) or (_text(input.get(key)) if key == "prompt" else "")
+        if text:
+            return kind, rule.prefix + _title(key, text, root), detail
+    return kind, rule.fallback or name, detail
+
+
+def tool_kind_and_title(name: str, input: Any, *, root: str = "") -> tuple[ActionKind, str]:
+    """The first two of `tool_call`."""
+    return tool_call(name, input, root)[:2]
+
+
+def action_detail(name: str, input: Any) -> dict[str, Any]:
+    """The third of `tool_call`."""
+    return tool_call(name, input, "")[2]
 
 
 # ---------------------------------------------------------------------------------------------------------- text
@@ -131,17 +144,8 @@ def _mcp_name(name: str) -> tuple[str, str] | None:
     return None
 
 
-def _first_text(input: Any, keys: Sequence[str]) -> tuple[str, str]:
-    """The first of `keys` that holds text, and that text."""
-    if isinstance(input, dict):
-        for key in keys:
-            if (value := input.get(key)) and (text := _text(value)):
-                return key, text
-    return "", ""
-
-
 def _text(value: Any) -> str:
-    """A text, stripped; an argument vector counts as its command line, and all else as no text."""
+    """A text, stripped; an argument vector counts as its command line, all else as no text."""
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
@@ -149,17 +153,28 @@ def _text(value: Any) -> str:
     return ""
 
 
+def _title(key: str, text: str, root: str) -> str:
+    """One line for the text of fact `key`."""
+    if key == "command":
+        text = _relative_command(text, root)
+    elif key == "path":
+        text = _relative_path(text, root)
+    elif key == "prompt" or key == "description":
+        text = text.split("\n", 1)[0]
+    if len(lines := text.splitlines()) > 1:
+        text = " ".join(filter(None, map(str.strip, lines)))
+    return text if len(text) <= _LONGEST_TITLE else _shortened(text, _LONGEST_TITLE)
+
+
 def _shortened(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def _relative_path(path: str, root: str) -> str:
-    base = root.rstrip("/")
-    if not base:
-        return path
-    if path.rstrip("/") == base:
-        return "."
-    return path.removeprefix(base + "/")
+    base = root.rstrip("/") + "/"
+    if base == "/" or not path.startswith(base):
+        return "." if path + "/" == base else path
+    return path[len(base) :].lstrip("/") or "."
 
 
 def _relative_command(command: str, root: str) -> str:
@@ -173,12 +188,12 @@ def _relative_command(command: str, root: str) -> str:
 # ---------------------------------------------------------------------------------------------------- line counts
 
 
-def _line_counts(input: Mapping[str, Any]) -> dict[str, int]:
+def _line_counts(input: dict[str, Any]) -> dict[str, int]:
     """`added` and `removed` of a change, as far as its input tells them."""
     if isinstance(content := input.get("content"), str):
         return {"added": len(content.splitlines())}
     edits = input.get("edits")
-    changes = [edit for edit in edits if isinstance(edit, Mapping)] if isinstance(edits, list) else [input]
+    changes = [edit for edit in edits if isinstance(edit, dict)] if isinstance(edits, list) else [input]
     added = removed = 0
     for change in changes:
         old, new = _old_and_new(change)
@@ -190,7 +205,7 @@ def _line_counts(input: Mapping[str, Any]) -> dict[str, int]:
     return {"added": added, "removed": removed} if changes else {}
 
 
-def _old_and_new(change: Mapping[str, Any]) -> tuple[str | None, str | None]:
+def _old_and_new(change: dict[str, Any]) -> tuple[str | None, str | None]:
     for old_key, new_key in (("old_string", "new_string"), ("oldString", "newString"), ("oldText", "newText")):
         old, new = change.get(old_key), change.get(new_key)
         if isinstance(old, str) and isinstance(new, str):

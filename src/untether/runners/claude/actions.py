@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from untether.model import Action, ActionEvent, Wait
-from untether.runners.tool_actions import action_detail, tool_kind_and_title
+from untether.runners.tool_actions import tool_call
 from untether.schemas.claude import ResultPart, ToolResult, ToolUse
 
 from .output import Output
@@ -41,11 +41,11 @@ class Actions:
         self.open: dict[str, Open] = {}
 
     def start(self, call: ToolUse, parent: str, now: float) -> None:
-        id, name, input = call.id, call.name, call.input
+        id = call.id
         if id in self.open:
             return
-        kind, title = tool_kind_and_title(name, input, root=self.root)
-        action = Action(id, kind, title, action_detail(name, input))
+        kind, title, detail = tool_call(call.name, call.input, self.root)
+        action = Action(id, kind, title, detail)
         self.open[id] = Open(action, parent, now, call)
         self._events.append(ActionEvent(self._engine, action, "started", None, "", parent))
 

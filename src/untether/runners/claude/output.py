@@ -34,12 +34,10 @@ class Output:
         """The step so far; the next one begins empty."""
         events = tuple(self.events)
         self.events.clear()
-        if not (self.writes or self.close_stdin or self.stop):  # nearly always
-            return Step(events) if events else NOTHING
         step = Step(events, tuple(self.writes), close_stdin=self.close_stdin, stop=self.stop)
         self.writes.clear()
         self.close_stdin = self.stop = False
-        return step
+        return NOTHING if step.empty else step
 
     def show(self) -> None:
         """A run or turn is open: what was held comes first."""

@@ -137,7 +137,14 @@ class ClaudeSession:
             handler = stream.handlers.get(frame.__class__)
             if handler is not None:
                 handler(frame)
-        return output.take() if output.events or output.writes else NOTHING
+        events = output.events
+        if output.writes or output.close_stdin or output.stop:
+            return output.take()
+        if not events:
+            return NOTHING
+        step = Step(tuple(events))
+        events.clear()
+        return step
 
     def skipped(self, length: int, now: float) -> Step:
         self._stream.now = now

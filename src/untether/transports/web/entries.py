@@ -123,7 +123,7 @@ def run_entry(view: RunView, page: Page, now: float, html: Html, *, whole: bool 
     """`html` renders blocks. With `whole` no step is left out."""
     run = view.run
     running = run.state == "running"
-    asked_open = [pending for pending in view.asked if pending.state == "open"]
+    asked_open = [pending for pending in view.asked if pending.state == "open" and (running or view.alive)]
     timed: list[tuple[float, Step | Pending]] = [(step.started, step) for step in _main_steps(view)]
     timed += [(pending.opened, pending) for pending in view.asked if pending not in asked_open]
     timed.sort(key=lambda item: item[0])
