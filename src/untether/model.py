@@ -118,6 +118,7 @@ class Interaction(Record, frozen=True):
     note: str = ""
     asked_by: str = ""
     step_id: str = ""
+    questions: tuple[str, ...] = ()  # the texts by which `Answers` names them
 
 
 class Allow(Record, frozen=True, tag="allow"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import socket
@@ -16,7 +17,7 @@ import click
 from ..conversation.engines import Engine
 from ..settings import ConfigError, Settings, load
 from ..store.migrate import integrity_check
-from . import engines
+from . import engines, logs
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Finding:
 @click.command()
 def doctor() -> None:
     """Check everything that the bridge needs. Exit code 1 when something needed is wrong."""
+    logs.set_up((), level=logging.WARNING)
     anyio.run(_report)
 
 
@@ -82,9 +84,12 @@ def _store(settings: Settings) -> Finding:
     file = settings.state_dir / "untether.db"
     name = f"Store: SQLite {sqlite3.sqlite_version}, {file}"
     if not file.exists():
-        return Finding(True, f"{name} (not made yet)")
+        folder = next(parent for parent in file.parents if parent.exists())
+        writable = os.access(folder, os.W_OK)
+        return Finding(writable, f"{name} (not made yet)", f"{folder} cannot be written to.")
     problems = integrity_check(file)
-    return Finding(not problems, name, f"{problems[0]}. Restore a backup from the same folder." if problems else "")
+    todo = "Move the file away to start anew, or put a copy (untether.db.before-…) in its place if there is one."
+    return Finding(not problems, name, f"{problems[0]}. {todo}" if problems else "")
 
 
 async def _engine(engine: Engine, settings: Settings, *, needed: bool) -> Finding:
@@ -92,12 +97,13 @@ async def _engine(engine: Engine, settings: Settings, *, needed: bool) -> Findin
     title = engine.backend.title
     refusal = await engine.runner.check(os.environ)
     if refusal is not None:
-        return Finding(False, f"{title}: {refusal.message}", refusal.advice, needed)
+        return Finding(False, refusal.message, refusal.advice, needed)
     failure = await engine.runner.handshake(os.environ)
     name = f"{title} {engine.runner.cli_version}".strip()
     if failure:
         return Finding(False, f"{name}: {failure}", "Start it in a terminal to see what it says.", needed)
-    return Finding(True, f"{name}: starts and answers ({engine.path})")
+    greeted = "starts and answers" if engine.runner.interactive else "found, cannot ask for permission"
+    return Finding(True, f"{name}: {greeted} ({engine.path})")
 
 
 async def _telegram(settings: Settings) -> Finding:

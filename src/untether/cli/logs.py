@@ -12,9 +12,8 @@ import structlog
 from ..redact import Redactor
 
 
-def set_up(secrets: Iterable[str], *, debug: bool = False) -> None:
+def set_up(secrets: Iterable[str], *, level: int = logging.INFO) -> None:
     """Configure structlog and the libraries' logging. `UNTETHER_LOG=json` prints JSON lines."""
-    level = logging.DEBUG if debug else logging.INFO
     as_json = os.environ.get("UNTETHER_LOG") == "json"
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()

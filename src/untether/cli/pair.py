@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -30,14 +31,12 @@ def pair(token: str | None, api_base_url: str | None, config_path: Path | None) 
     token, base = _bot(path, token, api_base_url)
     try:
         found = anyio.run(_pair, token, base)
-        if api_base_url:
-            edit.change(path, {("transports", "telegram", "api_base_url"): base}, environ=os.environ)
-        edit.set_telegram(path, token, found.chat_id, [found.user_id], environ=os.environ)
+        edit.set_telegram(path, token, found.chat_id, [found.user_id], api_base_url=api_base_url, environ=os.environ)
     except (ApiError, pairing.PairingExpired, ConfigError) as error:
         click.echo(f"✗ {_said(error)}", err=True)
         raise SystemExit(1) from error
     click.echo(f"✓ Connected with {found.name}: chat {found.chat_id}, user {found.user_id}, written to {path}")
-    click.echo("  Start Untether (again) to use it.")
+    click.echo("  Start Untether, or start it again, to use it.")
 
 
 @click.command("chat-id")
@@ -48,7 +47,7 @@ def pair(token: str | None, api_base_url: str | None, config_path: Path | None) 
 def chat_id(token: str | None, api_base_url: str | None, seconds: float, config_path: Path | None) -> None:
     """Print the ids of chats and people that write to the bot. Stop the bridge first: only one program can receive."""
     token, base = _bot(config_path or default_path(os.environ), token, api_base_url)
-    click.echo(f"Write to the bot now; listening for {seconds:.0f} s.", err=True)
+    click.echo(f"Send /start to the bot now (in a group: /start@NAME); listening for {seconds:.0f} s.", err=True)
     try:
         anyio.run(_listen, token, base, seconds)
     except ApiError as error:
@@ -81,7 +80,10 @@ async def _pair(token: str, base: str) -> pairing.Paired:
         link = pairing.link(bot.username, code)
         click.echo(f"Open this on your phone within 10 minutes and tap Start:\n\n  {link}\n")
         segno.make(link, micro=False).terminal(compact=True)
-        return await pairing.pair(api, code=code, clock=SystemClock())
+        found = await pairing.pair(api, code=code, clock=SystemClock())
+        with suppress(ApiError):  # a courtesy; the terminal tells the same
+            await api.send_message(str(found.chat_id), "✓ Connected. Start Untether on your machine, then send a task.")
+        return found
     finally:
         await api.aclose()
 

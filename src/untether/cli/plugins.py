@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
 
 import click
 
 from ..settings import ConfigError, load
-from . import engines
+from . import engines, logs
 
 
 @click.command()
 def plugins() -> None:
     """List the engines that are installed."""
+    logs.set_up((), level=logging.WARNING)
     try:
         found, errors = engines.build(load(), os.environ)
     except ConfigError as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from ..backends import RESERVED_IDS, discover
 from ..settings import ConfigError, default_path, edit
 
 
@@ -23,10 +24,16 @@ def init(alias: str | None, make_default: bool, config_path: Path | None) -> Non
         raise click.UsageError(
             f"{name or folder.name!r} cannot be a name: use letters, digits, - and _. Give one: untether init NAME"
         )
+    if name in RESERVED_IDS or name in discover().backends:
+        raise click.UsageError(
+            f"{name!r} is taken: it is a command or an engine. Give another: untether init my-{name}"
+        )
     path = config_path or default_path(os.environ)
     try:
         edit.add_project(path, name, folder, environ=os.environ, make_default=make_default)
     except ConfigError as error:
         click.echo(str(error), err=True)
         raise SystemExit(1) from error
-    click.echo(f"✓ {name} is {folder}\n  In a chat: /{name} and your task, or /ctx set {name}")
+    click.echo(
+        f"✓ {name} is {folder}\n  In a chat: /{name} and your task, or /ctx set {name}. Restart Untether if it runs."
+    )

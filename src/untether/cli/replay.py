@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import msgspec
 
 from ..process.recording import read_rows, replay_recording
 from ..settings import ConfigError, load
-from . import engines
+from . import engines, logs
 
 
 @click.command()
@@ -21,6 +22,7 @@ def replay(engine_id: str, file: Path) -> None:
 
     FILE holds rows {"t", "dir", "frame" or "raw"}, or plain lines of the agent's stdout. A bug report is such a file.
     """
+    logs.set_up((), level=logging.WARNING)
     try:
         found, _ = engines.build(load(), os.environ)
     except ConfigError as error:

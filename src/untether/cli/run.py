@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import anyio
 import click
 import structlog
 
-from .. import __version__
 from ..clock import Clock, SystemClock
 from ..conversation.commands import COMMANDS
 from ..conversation.context import Project
-from ..conversation.engines import Engine, Engines
+from ..conversation.engines import Engines
 from ..conversation.hub import Hub
 from ..conversation.office import Office
 from ..conversation.outbox import Outbox
@@ -34,6 +35,7 @@ from ..transports.web.screens import Choices
 from ..transports.web.transport import WebTransport
 from . import engines as engine_list
 from . import logs
+from .screen import first_screen
 
 log = structlog.get_logger(__name__)
 
@@ -46,11 +48,13 @@ def run(debug: bool = False) -> None:
     """Start the bridge in the foreground. Ctrl-C or SIGTERM stops it."""
     try:
         settings = load()
-        logs.set_up(settings.secrets, debug=debug)
+        logs.set_up(settings.secrets, level=logging.DEBUG if debug else logging.INFO)
         engines, errors = engine_list.build(settings, os.environ)
     except ConfigError as error:
         click.echo(str(error), err=True)
         raise SystemExit(2) from error
+    for problem in settings.unread_tables(engines.ids(), ("telegram", "web")):
+        click.echo(f"· {problem}", err=True)
     for load_error in errors:
         click.echo(f"✗ engine {load_error.id}: {load_error.message}", err=True)
     lock = StateLock(settings.state_dir)
@@ -64,6 +68,9 @@ def run(debug: bool = False) -> None:
                 f"  To pair another browser: kill -USR1 {running.note.pid} prints a new link in its log.", err=True
             )
         raise SystemExit(3) from running
+    except StoreError as error:
+        click.echo(str(error), err=True)
+        raise SystemExit(1) from error
     except OSError as error:
         click.echo(
             f"The state folder {settings.state_dir} cannot be used: {error.strerror}. Make it writable.", err=True
@@ -99,10 +106,17 @@ class Bridge:
         console = transports.get("web")
         if isinstance(console, WebTransport):
             self._bind(console, office, hub)
-        self._announce(console if isinstance(console, WebTransport) else None)
+        telegram = transports.get("telegram")
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(office.run)
+                tasks.start_soon(
+                    first_screen,
+                    self.settings,
+                    self.engines,
+                    console.pairing_link() if isinstance(console, WebTransport) else None,
+                    telegram.api if isinstance(telegram, TelegramTransport) else None,
+                )
                 receiving = anyio.CancelScope()
                 tasks.start_soon(_receive, transports, office, receiving)
                 async for number in _signals():
@@ -169,7 +183,7 @@ class Bridge:
         stateless = telegram is not None and telegram.session_mode == "stateless"
         return Options(
             state_dir=str(settings.state_dir),
-            home=os.getcwd(),
+            home=str(_home(settings)),
             default_project=settings.default_project,
             stateless=frozenset({"telegram"}) if stateless else frozenset(),
             show_resume_line=telegram.show_resume_line if telegram else True,
@@ -209,30 +223,18 @@ class Bridge:
             click.echo(f"Port {wanted} is taken; the console is on the next free one.", err=True)
         self.lock.note(console_url=settings.web.public_url or address)
 
-    # ------------------------------------------------------------------------------------------- the first screen
 
-    def _announce(self, console: WebTransport | None) -> None:
-        settings = self.settings
-        found = [self._engine_line(engine) for engine in self.engines]
-        missing = [f"{name} (not driven by this version yet)" for name in engine_list.planned(os.environ)]
-        telegram = settings.telegram
-        lines = {
-            "console": f"{console.pairing_link()}   (the link works once)" if console else "switched off",
-            "Telegram": f"chat {telegram.chat_id}" if telegram else "not connected; untether pair connects a bot",
-            "engines": " · ".join([*found, *missing]),
-            "projects": ", ".join(settings.projects) or "none yet; untether init adds the directory you are in",
-            "state": f"{settings.state_dir}  (log: here, on stderr)",
-        }
-        click.echo(f"untether {__version__}")
-        for name, text in lines.items():
-            click.echo(f"  {name:<10} {text}")
+def _home(settings: Settings) -> Path:
+    """Where agents work without a project: the folder that Untether was started in, when that is one of a person's.
 
-    def _engine_line(self, engine: Engine) -> str:
-        mark = " (default)" if engine.id == self.engines.default else ""
-        if not engine.available:
-            return f"{engine.id}{mark} not found; install it with: {engine.backend.install_cmd}"
-        form = "" if engine.runner.interactive else " (cannot ask for permission)"
-        return f"{engine.id}{mark}{form}"
+    Not the root of the machine, as under a service manager, and not Untether's own source, as under `make run`.
+    """
+    here = Path.cwd()
+    if here != Path("/") and not here.joinpath("src", "untether", "cli", "run.py").exists():
+        return here
+    workspace = settings.state_dir / "workspace"
+    workspace.mkdir(mode=0o700, exist_ok=True)
+    return workspace
 
 
 class _ConsoleSessions:

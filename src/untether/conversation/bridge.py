@@ -33,17 +33,17 @@ from ..process.host import Launch, Rung
 from ..session import Begin, End, Input, Interrupt, Place, Prompt, Say, StartFacts, Tick
 from ..store import deliveries, interactions, runs, threads
 from ..store.threads import Message, Thread
+from ..text import words
 from ..transport import Card, Priority
 from . import cards
 from .edits import ProgressEdits
-from .engines import Engine
+from .engines import CANNOT_ASK, Engine
 from .progress import ProgressTracker
 from .services import Services
 
 log = structlog.get_logger(__name__)
 
 Job = Callable[[sqlite3.Connection], None]
-CANNOT_ASK = "cannot ask"  # said on every run of an engine that has no way to ask for permission
 _STOP_PATIENCE_S = 2.5  # how long an interrupt may take before signals follow
 
 
@@ -69,17 +69,17 @@ class RunView:
 class LiveProcess:
     """An agent at work for one thread, from spawn to end. It is the driver's `InputLog` and `Effects`."""
 
-    def __init__(self, services: Services, engine: Engine, thread: Thread, start: StartFacts, where: str) -> None:
+    def __init__(self, services: Services, engine: Engine, thread: Thread, start: StartFacts) -> None:
         self.services = services
         self.engine = engine
         self.thread = thread
         self.start = start
-        self.where = where
         self.session = engine.runner.session(start)
         self.resume = start.resume
         self._held: dict[ResumeToken, anyio.Semaphore] = {}
         self.runs: dict[str, RunView] = {}  # by prompt id, those not completed
         self.active: RunView | None = None
+        self.meta: dict[str, Any] = {}  # what is known of the agent: its model, its mode, how full its context is
         self.last: RunView | None = None  # the one that ended last: what asks between turns belongs to it
         self.ready = anyio.Event()  # the agent has its first message, or there is no agent
         self.ended = anyio.Event()
@@ -145,6 +145,7 @@ class LiveProcess:
             hand_over(conn, message, self.services.clock.now())
             self.open_run(conn, view)
 
+        view.tracker.meta.update(self.meta)
         # Known before it is said: its turn may begin, and even end, before `submit` returns.
         self.runs[prompt.id] = view
         idle = self.active is None
@@ -172,6 +173,7 @@ class LiveProcess:
             now=now,
             began_offset=view.began_offset,
         )
+        log.info("run.started", run=view.run_id, engine=self.engine.id, where=self.thread.where)
         card = self.status_card(view)
         (view.status_delivery,) = deliveries.add_send(conn, self.thread.chat, [card], "status", now, run_id=view.run_id)
 
@@ -246,6 +248,7 @@ class LiveProcess:
             view = self.active
             if view is not None:
                 view.tracker.note_event(event, now)
+                self.meta = dict(view.tracker.meta)
             self._durable(event, view, place, now, jobs, after)
         if jobs:
 
@@ -271,6 +274,7 @@ class LiveProcess:
         if event.prompts:
             return
         view = RunView(None, event.reason or "the agent went on by itself", now)
+        view.tracker.meta.update(self.meta)
         view.began_offset = place.offset
         self.active = view
         jobs.append(lambda conn: self.open_run(conn, view))
@@ -309,7 +313,7 @@ class LiveProcess:
         key = self.services.new_key()
         if not interactions.open_(conn, key, self.start.process_id, view.run_id, event.interaction, now):
             return
-        card = cards.asked(key, event.interaction, self.where)
+        card = cards.asked(key, event.interaction, self.thread.where)
         ids = self._send(conn, card, "interaction", now, view.run_id, interaction=key)
         interactions.set_delivery(conn, key, ids[-1])
 
@@ -369,6 +373,8 @@ class LiveProcess:
             ended_offset=place.offset,
         ):
             return
+        took = words.duration(now - view.tracker.started)
+        log.info("run.ended", run=view.run_id, state=state, took=took, error=event.error or None)
         if view.message is not None:
             threads.set_prompt(conn, view.message.prompt_id, "answered")
         if answering:
@@ -435,11 +441,10 @@ class LiveProcess:
 
     def status_card(self, view: RunView) -> Card:
         options = self.services.options
-        runner = self.engine.runner
         return cards.status(
             view.run_id,
-            self.engine.id if runner.interactive else f"{self.engine.id} · {CANNOT_ASK}",
-            self.where,
+            self.engine.label,
+            self.thread.where,
             view.tracker,
             self.session.waits,
             self.services.clock.now(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..model import Allow, Content, Decision, Deny, Interaction, Wait
+from ..model import Allow, Answers, Content, Decision, Deny, Interaction, Wait
 from ..store.interactions import Pending
 from ..text import words
 from ..text.blocks import Block, Code, Copyable, Line, Markdown, Quote
@@ -167,18 +167,20 @@ def content_blocks(body: Sequence[Content]) -> list[Block]:
     return blocks
 
 
-def asked(pending_key: str, interaction: Interaction, where: str, *, can_edit_reason: bool = True) -> Card:
+def asked(pending_key: str, interaction: Interaction, where: str) -> Card:
     """A request for a person, with the whole content before the buttons."""
     blocks: list[Block] = [Line(f"⏸ {interaction.act}", "bold"), *content_blocks(interaction.body)]
     if interaction.note:
         blocks.append(Line(interaction.note, "quiet"))
     blocks.append(Line(f"{where} · asked by {interaction.asked_by or 'the main agent'}", "quiet"))
     data = f"{INTERACTION}:{pending_key}"
-    rows: list[tuple[Button, ...]] = [
-        (Button("Approve", f"{data}:a", style="success"), Button("Deny", f"{data}:d", style="danger"))
-    ]
-    if can_edit_reason:
-        rows.append((Button("Deny and say why", f"{data}:w"),))
+    rows: list[tuple[Button, ...]]
+    if interaction.kind == "question":
+        blocks.append(Line("Reply to this message with your answer.", "quiet"))
+        rows = [(Button("Skip", f"{data}:d"),)]
+    else:
+        plain = (Button("Approve", f"{data}:a", style="success"), Button("Deny", f"{data}:d", style="danger"))
+        rows = [plain, (Button("Deny and say why", f"{data}:w"),)]
     return Card(tuple(blocks), buttons=tuple(rows), whole="attach", file_name=_file_name(interaction))
 
 
@@ -199,11 +201,14 @@ def outcome(pending: Pending, by: str, at: float, *, undelivered: bool = False) 
     elif pending.state == "withdrawn" or decision is None:
         line = "■ No longer needed"
     else:
-        line = f"{_sign(decision)} {verdict(decision)} by {by} {words.clock_time(at, None)}"
+        sign = "✗" if isinstance(decision, Deny) else "✓"
+        line = f"{sign} {verdict(pending.interaction, decision)} by {by} {words.clock_time(at, None)}"
     brief = words.one_line(_brief(pending.interaction), 60)
     blocks: list[Block] = [Line(f"{line} · {brief}" if brief else line)]
     if isinstance(decision, Deny) and decision.reason and not undelivered:
         blocks.append(Line(f"Reason: {decision.reason}", "quiet"))
+    if isinstance(decision, Answers) and not undelivered:
+        blocks += [Line(text) for text in dict.fromkeys(decision.by_question.values())]
     whole = "\n".join(piece.text for piece in pending.interaction.body)
     if len(whole) > 3000:
         whole = whole[:3000] + "…"
@@ -216,15 +221,18 @@ def _brief(interaction: Interaction) -> str:
     if not interaction.body:
         return interaction.act
     first = interaction.body[0]
-    return first.label or first.text
+    return first.label or first.text.strip().lstrip("# ")
 
 
-def verdict(decision: Decision) -> str:
-    return {Allow: "Approved", Deny: "Denied"}.get(type(decision), "Answered")
-
-
-def _sign(decision: Decision) -> str:
-    return "✗" if isinstance(decision, Deny) else "✓"
+def verdict(interaction: Interaction, decision: Decision) -> str:
+    """What a decision is called."""
+    match decision:
+        case Allow():
+            return "Approved"
+        case Answers():
+            return "Answered"
+        case _:
+            return "Skipped" if interaction.kind == "question" else "Denied"
 
 
 # -------------------------------------------------------------------------------------------------------- small

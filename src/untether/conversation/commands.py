@@ -102,11 +102,9 @@ class Commands:
 
     async def run(self, update: Update, message: MessageIn, word: str, rest: str) -> bool:
         """Run a command. False when the word is none of ours: then it is for the agent."""
-        if word in self._services.projects or word in self._services.engines.ids():
-            return False
         match word:
             case "start":
-                card = self._welcome(message.chat)
+                card: Card | None = self._welcome(message.chat)
             case "help":
                 card = self._help(rest)
             case "status":
@@ -117,11 +115,14 @@ class Commands:
                 card = await self._cancel(update, message)
             case "ctx":
                 card = await self._ctx(message.chat, rest)
+            case _ if word in self._services.projects or word in self._services.engines.ids():
+                return False
             case _ if word in UNAVAILABLE:
                 card = cards.notice(f"/{word} is not available in this version.", "/help lists what is.")
             case _:
                 return False
-        await self.tell(message.chat, card, update)
+        if card is not None:
+            await self.tell(message.chat, card, update)
         return True
 
     # ------------------------------------------------------------------------------------------------- commands
@@ -198,28 +199,29 @@ class Commands:
         if found is None:
             return "a run"
         thread = self._services.db.read(lambda conn: threads.thread(conn, found.thread_id))
-        place = (thread.project or thread.engine) if thread else ""
-        return f"{place}: {words.one_line(found.title, 60)}"
+        place = f"{thread.where}: " if thread else ""
+        return f"{place}{words.one_line(found.title, 60)}"
 
     async def _new(self, update: Update, chat: ChatRef) -> Card:
-        count = await self._stop_all(update, chat, forget=True)
-        tail = f" {count} stopped or withdrawn." if count else ""
+        withdrawn, _ = await self._stop_all(update, chat, forget=True)
+        tail = f" {_messages(withdrawn)} withdrawn." if withdrawn else ""
         return cards.notice(f"✓ The next message starts a new session.{tail}")
 
-    async def _cancel(self, update: Update, message: MessageIn) -> Card:
+    async def _cancel(self, update: Update, message: MessageIn) -> Card | None:
+        """A run that was stopped tells so itself."""
         thread_ids = None
         if message.reply_to is not None:
             reply = message.reply_to
             found = self._services.thread_of(message.chat, reply.message_id)
             thread_ids = [found.id] if found is not None else None
-        count = await self._stop_all(update, message.chat, thread_ids=thread_ids)
-        if not count:
-            return cards.notice("Nothing runs in this chat.", silent=True)
-        return cards.notice("■ Stopped." if count == 1 else f"■ Stopped or withdrawn: {count}.", silent=True)
+        withdrawn, stopped = await self._stop_all(update, message.chat, thread_ids=thread_ids)
+        if withdrawn:
+            return cards.notice(f"■ {_messages(withdrawn)} withdrawn.", silent=True)
+        return None if stopped else cards.notice("Nothing runs in this chat.", silent=True)
 
     async def _stop_all(
         self, update: Update, chat: ChatRef, *, thread_ids: list[int] | None = None, forget: bool = False
-    ) -> int:
+    ) -> tuple[int, int]:
         """Withdraw what came before this command and is not taken, then stop what runs."""
         services = self._services
         ids = services.db.read(lambda conn: threads.threads_of_chat(conn, chat)) if thread_ids is None else thread_ids
@@ -237,7 +239,7 @@ class Commands:
 
         withdrawn = await services.db.write(job)
         stopped = await self._scheduler.stop(ids)
-        return withdrawn + stopped
+        return withdrawn, stopped
 
     def _is_message_of(self, chat: ChatRef) -> Callable[[bytes], bool]:
         transport = self._services.transports[chat.transport]
@@ -388,3 +390,7 @@ class Commands:
             return
         await toast("Resuming" if resume else "Sent again")
         self._scheduler.wake(thread.id)
+
+
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count} messages"

@@ -9,7 +9,7 @@ import msgspec
 import structlog
 
 from ..faults import point
-from ..model import Allow, Decision, Deny
+from ..model import Allow, Answers, Decision, Deny
 from ..process.driver import Ended
 from ..process.host import WriteFailed
 from ..session import Decide
@@ -73,7 +73,7 @@ class Desk:
             log.error("desk.not_stored", key=key, error=str(error))
             return "Could not be stored, nothing was decided. Try again."
         point("tap.claimed")
-        verdict = cards.verdict(decision)
+        verdict = cards.verdict(pending.interaction, decision)
         await told(verdict)
         decided = msgspec.structs.replace(pending, state="decided", decision=decision, decided_by=name, decided=now)
         try:
@@ -103,8 +103,15 @@ class Desk:
         if pending.state == "withdrawn":
             return "No longer needed"
         if pending.state == "decided" and pending.decision is not None and pending.decided is not None:
-            return f"Already {cards.verdict(pending.decision).lower()} {words.clock_time(pending.decided, None)}"
+            verdict = cards.verdict(pending.interaction, pending.decision).lower()
+            return f"Already {verdict} {words.clock_time(pending.decided, None)}"
         return "This request is closed"
+
+
+def reply_decision(pending: Pending, text: str) -> Decision:
+    """What a plain reply to a request means: the answer to a question, else the reason of a deny. Never a command."""
+    questions = pending.interaction.questions
+    return Answers(dict.fromkeys(questions, text)) if questions else Deny(reason=text)
 
 
 def decision_of(letter: str, text: str = "") -> Decision | None:

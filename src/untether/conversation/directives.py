@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from ..model import Record
 
-_TOKEN = re.compile(r"\s*(?:/(?P<slash>[A-Za-z0-9_][A-Za-z0-9_-]*)(?:@\w+)?|@(?P<branch>[^\s@]+))(?=\s|$)")
+_TOKEN = re.compile(r"\s*(?:/(?P<slash>[A-Za-z0-9_][A-Za-z0-9_.-]*)(?:@\w+)?|@(?P<branch>[^\s@]+))(?=\s|$)")
 
 
 class Directives(Record, frozen=True):
@@ -17,9 +17,12 @@ class Directives(Record, frozen=True):
     text: str = ""
 
 
-def parse(text: str, engines: Collection[str], projects: Collection[str]) -> Directives:
+def parse(
+    text: str, engines: Collection[str], projects: Collection[str], is_file: Callable[[str], bool] = lambda name: False
+) -> Directives:
     """Read directives from the first line that is not empty; the first other token ends them.
 
+    `@name` is no branch when `is_file` says that it names a file: agents take `@file` as something to read.
     Names compare without regard to case. A second engine, project or branch is no directive but part of the text.
     """
     found: dict[str, str] = {}
@@ -32,6 +35,8 @@ def parse(text: str, engines: Collection[str], projects: Collection[str]) -> Dir
     position = 0
     while match := _TOKEN.match(rest, position, limit):
         if match["branch"] is not None:
+            if is_file(match["branch"]):
+                break
             kind, value = "branch", match["branch"]
         elif (known := by_name.get(match["slash"].lower())) is not None:
             kind, value = known

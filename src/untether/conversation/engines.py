@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from ..backends import EngineBackend
 from ..runner import Runner
 
+CANNOT_ASK = "cannot ask"
+
 
 @dataclass(frozen=True)
 class Engine:
@@ -17,6 +19,11 @@ class Engine:
     backend: EngineBackend
     runner: Runner
     path: str | None
+
+    @property
+    def label(self) -> str:
+        """Its id; one that has no way to ask for permission says so on every run."""
+        return engine_label(self.id, not self.runner.interactive)
 
     @property
     def available(self) -> bool:
@@ -36,3 +43,8 @@ class Engines:
 
     def get(self, engine_id: str) -> Engine | None:
         return self._engines.get(engine_id)
+
+
+def engine_label(engine_id: str, cannot_ask: bool) -> str:
+    """An engine's id as shown on a run."""
+    return f"{engine_id} · {CANNOT_ASK}" if cannot_ask else engine_id

@@ -33,7 +33,6 @@ class Step(msgspec.Struct, gc=False):
     ok: bool | None = None
     message: str = ""
     parent: str = ""
-    number: int = 0
 
 
 class ProgressTracker:
@@ -51,9 +50,31 @@ class ProgressTracker:
 
     def note_event(self, event: UntetherEvent, now: float) -> bool:
         """Fold one event. True when something visible changed."""
+        if isinstance(event, ActionEvent):  # first and without a detour: they come in thousands
+            action = event.action
+            kind, id = action.kind, action.id
+            if kind in HIDDEN_KINDS:
+                if kind == "telemetry":
+                    self.meta.update(action.detail)
+                return False
+            step = self.steps.get(id)
+            if step is None:
+                if not event.parent and kind not in _REMARKS:
+                    self.count += 1
+                step = self.steps[id] = Step(action, now, None, None, "", event.parent)
+            else:
+                step.action = action
+            if event.message:
+                step.message = event.message
+            if event.phase == "completed":
+                step.ended, step.ok = now, event.ok
+        elif not self._note_other(event):
+            return False
+        self.version += 1
+        return True
+
+    def _note_other(self, event: UntetherEvent) -> bool:
         match event:
-            case ActionEvent():  # first, as it is the one that comes in thousands
-                return self._action(event, now)
             case StartedEvent():
                 if event.meta:
                     self.meta.update(event.meta)
@@ -68,29 +89,6 @@ class ProgressTracker:
                     self.usage = event.usage
             case _:
                 return False
-        self.version += 1
-        return True
-
-    def _action(self, event: ActionEvent, now: float) -> bool:
-        action = event.action
-        kind = action.kind
-        if kind in HIDDEN_KINDS:
-            if kind == "telemetry":
-                self.meta.update(action.detail)
-            return False
-        step = self.steps.get(action.id)
-        if step is None:
-            if not event.parent and kind not in _REMARKS:
-                self.count += 1
-            step = self.steps[action.id] = Step(action, now, None, None, "", event.parent, self.count)
-        else:
-            step.action = action
-        if event.message:
-            step.message = event.message
-        if event.phase == "completed":
-            step.ended = now
-            step.ok = event.ok
-        self.version += 1
         return True
 
     def last(self, limit: int) -> list[Step]:

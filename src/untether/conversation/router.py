@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from pathlib import Path
 
 import structlog
 
-from ..model import Deny, EngineId, ResumeToken
+from ..model import EngineId, ResumeToken
 from ..store import deliveries, threads, updates
 from ..store.interactions import Pending
 from ..store.threads import Thread
@@ -16,7 +17,7 @@ from ..text import words
 from ..transport import Card, ChatRef, Inbound, MessageIn, SendFailed, TapIn
 from . import cards, context
 from .commands import Commands
-from .desk import Desk
+from .desk import Desk, reply_decision
 from .directives import Directives, command, parse
 from .inbox import StoredInbox
 from .scheduler import Scheduler
@@ -97,7 +98,7 @@ class Router:
     async def _message(self, update: Update, message: MessageIn) -> None:
         pending = self._asked_about(message)
         if pending is not None:
-            await self._deny_with_reason(update, message, pending)
+            await self._decide_by_reply(update, message, pending)
             return
         word = command(message.text)
         if word is not None and await self._commands.run(update, message, *word):
@@ -105,15 +106,15 @@ class Router:
         message = await self._joined(message)
         await self._prompt(update, message)
 
-    async def _deny_with_reason(self, update: Update, message: MessageIn, pending: Pending) -> None:
-        """A plain reply to a request is the reason of a deny, never a command."""
+    async def _decide_by_reply(self, update: Update, message: MessageIn, pending: Pending) -> None:
         decided = False
 
         async def told(verdict: str) -> None:
             nonlocal decided
             decided = True
 
-        verdict = await self._desk.decide(pending.key, Deny(reason=message.text.strip()), message.sender, told)
+        decision = reply_decision(pending, message.text.strip())
+        verdict = await self._desk.decide(pending.key, decision, message.sender, told)
         if not decided:
             await self.tell(message.chat, cards.notice(f"✗ {verdict}.", reply_to=message.message_id), update)
 
@@ -152,7 +153,7 @@ class Router:
     async def _prompt(self, update: Update, message: MessageIn) -> None:
         services = self._services
         engines = services.engines
-        directives = parse(message.text, engines.ids(), services.projects)
+        directives = parse(message.text, engines.ids(), services.projects, self._files_of(message))
         try:
             text = await self._with_files(message, directives.text)
             resume, text = self._resume_of(message, text)
@@ -191,6 +192,17 @@ class Router:
         thread = await services.db.write(job)
         services.outbox.kick()
         self._scheduler.wake(thread.id)
+
+    def _files_of(self, message: MessageIn) -> Callable[[str], bool]:
+        """Whether a name is that of a file where this message would be worked on."""
+        services = self._services
+        continued = self._continued(message)
+        bound = services.db.read(lambda conn: threads.chat(conn, message.chat)).project
+        project = services.projects.get(self._default_project(message.chat, bound) or "")
+        folder = (
+            continued.cwd if continued is not None else project.path if project is not None else services.options.home
+        )
+        return lambda name: Path(folder, name).exists()
 
     async def _with_files(self, message: MessageIn, text: str) -> str:
         """A text file that comes with a message is part of it; other files are not taken yet, which is said."""

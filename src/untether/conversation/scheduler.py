@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import anyio
 import anyio.abc
-import anyio.to_thread
 import msgspec
 import structlog
 
@@ -152,8 +151,6 @@ class Scheduler:
                 thread, message, view, "engine", f"The engine {thread.engine} is not installed here.", ""
             )
             return None
-        where = thread.project or ""
-        where = f"{where} @{thread.branch}" if thread.branch else where or os.path.basename(thread.cwd)
         refusal = await engine.runner.check(os.environ)
         if refusal is not None:
             await self._refuse(thread, message, view, refusal.reason, refusal.message, refusal.advice)
@@ -166,7 +163,7 @@ class Scheduler:
             resume=ResumeToken(EngineId(engine.id), thread.session) if thread.session else None,
             settings=engine.runner.start_settings(RunOptions(**message.options)),
         )
-        live = LiveProcess(services, engine, thread, start, where)
+        live = LiveProcess(services, engine, thread, start)
         live.runs[prompt.id] = view
         live.active = view
 
@@ -275,7 +272,7 @@ class Scheduler:
         """Agents of the last start may still be about after a crash: two would write one session on a resume."""
         for process_id, _ in self._services.db.read(runs.open_processes):
             folder = self._services.process_folder(process_id)
-            ended = await anyio.to_thread.run_sync(end_leftovers, folder, process_id)
+            ended = await end_leftovers(folder, process_id)
             if ended:
                 log.warning("process.leftovers_ended", process=process_id, count=ended)
 

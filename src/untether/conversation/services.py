@@ -52,7 +52,6 @@ class Options(Record, frozen=True):
     idle_close_s: float = 60.0
     join_s: float = 1.0
     max_line_bytes: int = 64 << 20
-    attach_limit: int = 64_000
 
 
 @dataclass

@@ -56,6 +56,7 @@ class Page(Record, frozen=True):
     where: str
     runs: tuple[RunView, ...]
     queued: tuple[Message, ...]
+    cannot_ask: bool = False  # its engine has no way to ask for permission, which is said on every run
 
 
 class Views:
@@ -87,7 +88,7 @@ class Views:
             run.id,
             "waiting" if waits else run.state,  # type: ignore[arg-type]  # the schema checks the states
             words.one_line(run.title, 80),
-            where_of(thread) if thread else "",
+            thread.where if thread else "",
             thread.engine if thread else "",
             run.started,
             last,
@@ -102,7 +103,10 @@ class Views:
         thread = db.read(lambda conn: threads.thread(conn, run.thread_id))
         assert thread is not None
         views = tuple(self._run_view(one) for one in db.read(lambda conn: runs.of_thread(conn, thread.id)))
-        return Page(thread, where_of(thread), views, tuple(db.read(lambda conn: threads.queued(conn, thread.id))))
+        engine = self._services.engines.get(thread.engine)
+        cannot_ask = engine is not None and not engine.runner.interactive
+        queued = tuple(db.read(lambda conn: threads.queued(conn, thread.id)))
+        return Page(thread, thread.where, views, queued, cannot_ask)
 
     def _run_view(self, run: Run) -> RunView:
         db = self._services.db
@@ -139,8 +143,3 @@ class Views:
     def latest_run(self, thread_id: int) -> int | None:
         found = self._services.db.read(lambda conn: runs.of_thread(conn, thread_id))
         return found[-1].id if found else None
-
-
-def where_of(thread: Thread) -> str:
-    name = thread.project or thread.cwd.rstrip("/").rsplit("/", 1)[-1]
-    return f"{name} @{thread.branch}" if thread.branch else name

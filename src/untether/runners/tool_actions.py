@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -43,22 +43,24 @@ _FACTS = {
     "notebook_path": "path",
 }
 
+_OLD_AND_NEW = (("old_string", "new_string"), ("oldString", "newString"), ("oldText", "newText"))
+
 
 class _Rule(msgspec.Struct, frozen=True):
-    """How one tool is shown: the title is `prefix` and the first fact of `keys` that there is, else `fallback`.
+    """How one tool is shown: the title is `prefix` and the first of `facts` that there is, else `fallback`.
 
     An empty `fallback` means the tool's name.
     """
 
     kind: ActionKind
-    keys: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
     prefix: str = ""
     fallback: str = ""
     verb: str = ""
 
 
 _COMMAND = _Rule("command", ("command",))
-_SUBAGENT = _Rule("subagent", ("description", "prompt"))
+_SUBAGENT = _Rule("subagent", ("description",))
 _ASK = _Rule("note", fallback="ask user")
 _OTHER = _Rule("tool")
 
@@ -92,39 +94,40 @@ _RULES: Mapping[str, _Rule] = {
 def tool_call(name: str, input: Any, root: str) -> tuple[ActionKind, str, dict[str, Any]]:
     """The kind, the one-line title and the detail of a call of tool `name` with `input`.
 
-    `input` is a JSON object, or whatever came instead. Paths under `root`, an absolute folder, are shown relative to it
-    in the title. The detail holds JSON values of a few kilobytes at most; see the module's docstring.
+    `input` is a JSON object, or whatever came instead. Paths under `root` are shown relative to it in the title; it is
+    an absolute folder without a slash at its end, or "" for none. The detail holds JSON values of a few kilobytes at
+    most; see the module's docstring.
     """
     detail: dict[str, Any] = {"tool": name}
-    rule = _RULES.get(name.lower())
-    if rule is None:
-        rule = _OTHER
-        if mcp := _mcp_name(name):
-            detail["server"] = mcp[0]
-            rule = _Rule("tool", fallback=f"{mcp[0]}: {mcp[1]}")
+    rule = _RULES.get(name.lower()) or _unlisted(name, detail)
     kind = rule.kind
     if rule.verb:
         detail["verb"] = rule.verb
     if not isinstance(input, dict):
         return kind, rule.fallback or name, detail
     for key, value in input.items():
-        fact = _FACTS.get(key)
-        if fact is not None and fact not in detail:
+        if key in _FACTS:
             text = value.strip() if value.__class__ is str else _text(value)
             if text:
-                detail[fact] = text if len(text) <= _LONGEST_FACT else _shortened(text, _LONGEST_FACT)
+                detail[_FACTS[key]] = text if len(text) <= _LONGEST_FACT else _shortened(text, _LONGEST_FACT)
     if kind == "file_change":
-        detail |= _line_counts(input)
-    for key in rule.keys:
-        text = detail.get(key) or (_text(input.get(key)) if key == "prompt" else "")
-        if text:
-            return kind, rule.prefix + _title(key, text, root), detail
+        _count_lines(detail, input)
+    for fact in rule.facts:
+        if fact in detail:
+            text = detail[fact]
+            if root and root in text:
+                text = _relative_command(text, root) if fact == "command" else _relative_path(text, root)
+            if len(text) > _LONGEST_TITLE or not text.isprintable():
+                text = _title(text, whole=kind != "subagent")
+            return kind, rule.prefix + text, detail
+    if kind == "subagent" and (text := _text(input.get("prompt"))):
+        return kind, _title(text, whole=False), detail
     return kind, rule.fallback or name, detail
 
 
 def tool_kind_and_title(name: str, input: Any, *, root: str = "") -> tuple[ActionKind, str]:
     """The first two of `tool_call`."""
-    return tool_call(name, input, root)[:2]
+    return tool_call(name, input, root.rstrip("/"))[:2]
 
 
 def action_detail(name: str, input: Any) -> dict[str, Any]:
@@ -135,13 +138,13 @@ def action_detail(name: str, input: Any) -> dict[str, Any]:
 # ---------------------------------------------------------------------------------------------------------- text
 
 
-def _mcp_name(name: str) -> tuple[str, str] | None:
-    """Server and tool of `mcp__SERVER__TOOL`."""
-    if "__" in name:
-        parts = name.split("__", 2)
-        if len(parts) == 3 and parts[0].lower() == "mcp" and parts[1] and parts[2]:
-            return parts[1], parts[2]
-    return None
+def _unlisted(name: str, detail: dict[str, Any]) -> _Rule:
+    """The rule for a tool that has none of its own; `mcp__SERVER__TOOL` is one of an MCP server."""
+    parts = name.split("__", 2)
+    if len(parts) == 3 and all(parts) and parts[0].lower() == "mcp":
+        detail["server"] = parts[1]
+        return _Rule("tool", fallback=f"{parts[1]}: {parts[2]}")
+    return _OTHER
 
 
 def _text(value: Any) -> str:
@@ -153,17 +156,10 @@ def _text(value: Any) -> str:
     return ""
 
 
-def _title(key: str, text: str, root: str) -> str:
-    """One line for the text of fact `key`."""
-    if key == "command":
-        text = _relative_command(text, root)
-    elif key == "path":
-        text = _relative_path(text, root)
-    elif key == "prompt" or key == "description":
-        text = text.split("\n", 1)[0]
-    if len(lines := text.splitlines()) > 1:
-        text = " ".join(filter(None, map(str.strip, lines)))
-    return text if len(text) <= _LONGEST_TITLE else _shortened(text, _LONGEST_TITLE)
+def _title(text: str, *, whole: bool) -> str:
+    """One short line for a text: for the whole of it, or for its first line."""
+    lines = text.splitlines()
+    return _shortened(" ".join(filter(None, map(str.strip, lines if whole else lines[:1]))), _LONGEST_TITLE)
 
 
 def _shortened(text: str, limit: int) -> str:
@@ -171,50 +167,49 @@ def _shortened(text: str, limit: int) -> str:
 
 
 def _relative_path(path: str, root: str) -> str:
-    base = root.rstrip("/") + "/"
-    if base == "/" or not path.startswith(base):
-        return "." if path + "/" == base else path
-    return path[len(base) :].lstrip("/") or "."
+    if path.startswith(root + "/"):
+        return path[len(root) + 1 :].lstrip("/") or "."
+    return "." if path == root else path
 
 
 def _relative_command(command: str, root: str) -> str:
     """Leave out `root` where it begins a longer path; `rm -rf ROOT/` stays as it is."""
-    base = root.rstrip("/")
-    if not base or base not in command:
-        return command
-    return re.sub(rf"(?<![\w./~-]){re.escape(base)}/(?=[\w.-])", "", command)
+    return re.sub(rf"(?<![\w./~-]){re.escape(root)}/(?=[\w.-])", "", command)
 
 
 # ---------------------------------------------------------------------------------------------------- line counts
 
 
-def _line_counts(input: dict[str, Any]) -> dict[str, int]:
-    """`added` and `removed` of a change, as far as its input tells them."""
-    if isinstance(content := input.get("content"), str):
-        return {"added": len(content.splitlines())}
-    edits = input.get("edits")
-    changes = [edit for edit in edits if isinstance(edit, dict)] if isinstance(edits, list) else [input]
+def _count_lines(detail: dict[str, Any], input: dict[str, Any]) -> None:
+    """Add `added` and `removed` of a change to `detail`, as far as its input tells them."""
+    content, edits = input.get("content"), input.get("edits")
+    if isinstance(content, str):
+        detail["added"] = len(content.splitlines())
+        return
+    changes = [edit for edit in edits if isinstance(edit, dict)] if isinstance(edits, list) else (input,)
+    if not changes:
+        return
     added = removed = 0
     for change in changes:
-        old, new = _old_and_new(change)
-        if old is None or new is None or change.get("replace_all") or change.get("replaceAll"):
-            return {}  # unknown, or as often as the text occurs
-        plus, minus = _changed_lines(old.splitlines(), new.splitlines())
-        added += plus
-        removed += minus
-    return {"added": added, "removed": removed} if changes else {}
+        counts = _changed_lines(change)
+        if counts is None:
+            return
+        added += counts[0]
+        removed += counts[1]
+    detail["added"], detail["removed"] = added, removed
 
 
-def _old_and_new(change: dict[str, Any]) -> tuple[str | None, str | None]:
-    for old_key, new_key in (("old_string", "new_string"), ("oldString", "newString"), ("oldText", "newText")):
-        old, new = change.get(old_key), change.get(new_key)
-        if isinstance(old, str) and isinstance(new, str):
-            return old, new
-    return None, None
-
-
-def _changed_lines(old: list[str], new: list[str]) -> tuple[int, int]:
-    """Lines added and removed between the common beginning and the common end."""
+def _changed_lines(change: dict[str, Any]) -> tuple[int, int] | None:
+    """Lines added and removed between the common beginning and the common end; None when that cannot be told."""
+    if change.get("replace_all") or change.get("replaceAll"):
+        return None  # it happens as often as the text occurs
+    for old_key, new_key in _OLD_AND_NEW:
+        before, after = change.get(old_key), change.get(new_key)
+        if isinstance(before, str) and isinstance(after, str):
+            break
+    else:
+        return None
+    old, new = before.splitlines(), after.splitlines()
     shortest = min(len(old), len(new))
     head = 0
     while head < shortest and old[head] == new[head]:

@@ -344,7 +344,8 @@ AnyFrame: TypeAlias = (
 )
 Decoded: TypeAlias = AnyFrame | AnySystem | Unknown
 
-_decode = msgspec.json.Decoder(AnyFrame).decode
+decode_usual = msgspec.json.Decoder(AnyFrame).decode
+"""Decode a line as it nearly always is. For a `System` frame, a DecodeError and a RecursionError there is `decode`."""
 
 
 class NotAFrame(ValueError):
@@ -354,7 +355,7 @@ class NotAFrame(ValueError):
 def decode(line: bytes) -> Decoded:
     """Decode one line. What has an unknown name comes as `Unknown`. Raises NotAFrame."""
     try:
-        frame = _decode(line)
+        frame = decode_usual(line)
         return frame if frame.__class__ is not System else _decode_system(frame.subtype, line)
     except (msgspec.DecodeError, RecursionError):
         return _rescue(line)

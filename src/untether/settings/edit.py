@@ -110,11 +110,23 @@ def add_project(
 
 
 def set_telegram(
-    path: Path, bot_token: str, chat_id: int, allowed_user_ids: Sequence[int], *, environ: Mapping[str, str]
+    path: Path,
+    bot_token: str,
+    chat_id: int,
+    allowed_user_ids: Sequence[int],
+    *,
+    environ: Mapping[str, str],
+    api_base_url: str | None = None,
 ) -> tuple[Problem, ...]:
     """Write what pairing found out, leaving the other keys of `[transports.telegram]`. Raises `ConfigError`."""
     table = ("transports", "telegram")
-    values = {"bot_token": bot_token, "chat_id": chat_id, "allowed_user_ids": list(allowed_user_ids)}
+    values: dict[str, Any] = {
+        "bot_token": bot_token,
+        "chat_id": chat_id,
+        "allowed_user_ids": list(allowed_user_ids),
+    }
+    if api_base_url is not None:
+        values["api_base_url"] = api_base_url
     return change(path, {(*table, name): value for name, value in values.items()}, environ=environ)
 
 

@@ -158,6 +158,7 @@ class Telegram(Section):
     forward_coalesce_s: float = Field(default=1.0, ge=0)
     """Seconds to wait for the next part of a long text that Telegram cut."""
     message_overflow: Literal["trim", "split"] = "split"
+    """A long answer: split into messages, or trimmed to one with the whole as a file."""
     api_base_url: HttpAddress = "https://api.telegram.org"
 
     @field_validator("allowed_user_ids")

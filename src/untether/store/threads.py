@@ -17,7 +17,6 @@ class Chat(Record, frozen=True):
     project: str | None = None
     branch: str | None = None
     current: int | None = None
-    greeted: bool = False
 
 
 class Thread(Record, frozen=True):
@@ -28,6 +27,12 @@ class Thread(Record, frozen=True):
     project: str | None
     branch: str | None
     cwd: str
+
+    @property
+    def where(self) -> str:
+        """What to call its place: the project and branch, else the folder's name."""
+        name = self.project or self.cwd.rstrip("/").rsplit("/", 1)[-1] or self.cwd
+        return f"{name} @{self.branch}" if self.branch else name
 
 
 class Message(Record, frozen=True):
@@ -48,15 +53,15 @@ class Message(Record, frozen=True):
 
 def chat(conn: sqlite3.Connection, ref: ChatRef) -> Chat:
     row = conn.execute(
-        "SELECT project, branch, current, greeted FROM chats WHERE transport = ? AND chat = ? AND thread = ?",
+        "SELECT project, branch, current FROM chats WHERE transport = ? AND chat = ? AND thread = ?",
         (ref.transport, ref.chat, ref.thread),
     ).fetchone()
-    return Chat() if row is None else Chat(row[0], row[1], row[2], bool(row[3]))
+    return Chat() if row is None else Chat(row[0], row[1], row[2])
 
 
 def set_chat(conn: sqlite3.Connection, ref: ChatRef, **values: Any) -> None:
-    """Set columns of a chat: project, branch, current, greeted."""
-    names = [name for name in ("project", "branch", "current", "greeted") if name in values]
+    """Set columns of a chat: project, branch, current."""
+    names = [name for name in ("project", "branch", "current") if name in values]
     conn.execute(
         "INSERT OR IGNORE INTO chats (transport, chat, thread) VALUES (?, ?, ?)", (ref.transport, ref.chat, ref.thread)
     )

@@ -39,6 +39,12 @@ def test_directives(text: str, expected: Directives) -> None:
     assert parse(text, ENGINES, PROJECTS) == expected
 
 
+def test_a_file_is_no_branch() -> None:
+    found = parse("@README.md summarize this", ENGINES, PROJECTS, lambda name: name == "README.md")
+    assert found == Directives(text="@README.md summarize this")
+    assert parse("/shop @a.txt @b", ENGINES, PROJECTS, lambda name: name == "a.txt").text == "@a.txt @b"
+
+
 @given(st.text())
 def test_text_without_directives_is_kept(text: str) -> None:
     found = parse(text, [], [])

@@ -138,7 +138,7 @@ async def test_cancel_stops_the_run_and_withdraws_the_queue(tmp_path: Path) -> N
         await chat.shown("⏳ queued, 1st")
         await chat.say("/cancel")
         await chat.shown("■ Stopped after")
-        await chat.shown("■ Stopped or withdrawn: 2.")
+        await chat.shown("■ 1 message withdrawn.")
         assert [run.state for run in office.services.db.read(lambda c: runs.recent(c, 9))] == ["stopped"]
 
 
@@ -341,3 +341,49 @@ async def test_stop_and_details_buttons(tmp_path: Path) -> None:
         await chat.tap(status, "Stop")
         await chat.shown("■ Stopped after")
         assert "Stopping…" in chat.toasts
+
+
+async def test_a_question_is_answered_by_a_reply(tmp_path: Path) -> None:
+    chat = FakeChat()
+    async with office_with(tmp_path, chat):
+        await chat.say("question please")
+        asked = await chat.shown("⏸ Answer 2 questions?", "Reply to this message with your answer.", button="Skip")
+        assert "Approve" not in asked.labels
+        await chat.say("whatever is simplest", reply_to=asked)
+        await chat.shown("✓ Answered by Ann", "whatever is simplest")
+        await chat.shown("whatever is simplest", "demo-1", after=chat.messages.index(asked) + 1)
+
+
+async def test_a_question_may_be_skipped(tmp_path: Path) -> None:
+    chat = FakeChat()
+    async with office_with(tmp_path, chat):
+        await chat.say("question please")
+        asked = await chat.shown(button="Skip")
+        await chat.tap(asked, "Skip")
+        await chat.shown("✗ Skipped by Ann")
+        assert chat.toasts == ["Skipped"]
+
+
+async def test_the_model_is_named_in_every_run_of_a_process(tmp_path: Path) -> None:
+    chat = FakeChat()
+    async with office_with(tmp_path, chat):
+        for text in ("eins", "zwei", "drei"):
+            await chat.say(text)
+            answer = await chat.shown(text, "✓")
+            assert "demo-1" in answer.text.splitlines()[-1]
+
+
+async def test_a_file_at_the_start_is_for_the_agent(tmp_path: Path) -> None:
+    chat = FakeChat()
+    async with office_with(tmp_path, chat):
+        (tmp_path / "home" / "notes.md").write_text("x")
+        await chat.say("@notes.md summarize this")
+        await chat.shown("@notes.md summarize this", "✓")
+
+
+async def test_a_project_cannot_hide_a_command(tmp_path: Path) -> None:
+    chat = FakeChat()
+    projects = {"status": Project("status", str(tmp_path))}
+    async with office_with(tmp_path, chat, projects=projects):
+        await chat.say("/status")
+        await chat.shown("Nothing runs and nothing waits.")

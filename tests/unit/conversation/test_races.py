@@ -58,7 +58,7 @@ async def test_cancel_before_the_agent_is_started_withdraws_the_message(tmp_path
         await chat.say("never to be started")
         await slow.reached.wait()
         await chat.say("/cancel")
-        await chat.shown("■ Stopped.")
+        await chat.shown("■ 1 message withdrawn.")
         slow.go.set()
         await chat.say("but this one")
         await chat.shown("but this one", "✓")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -65,6 +65,7 @@ class ToySession:
 
     capabilities = Capabilities()
     waits: tuple[Wait, ...] = ()
+    unknown: Mapping[str, int] = {}
 
     def __init__(self) -> None:
         self.count = 0

@@ -56,7 +56,7 @@ class Actions:
             content = result.content
             if goes_on:
                 message = _GOES_ON
-            elif isinstance(content, str) and len(content) <= _LONGEST_MESSAGE:
+            elif content.__class__ is str and len(content) <= _LONGEST_MESSAGE:
                 message = content
             else:
                 message = shown(content)

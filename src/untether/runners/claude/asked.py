@@ -28,6 +28,7 @@ class Asked(NamedTuple):
     act: str
     body: tuple[Content, ...]
     note: str = ""
+    questions: tuple[str, ...] = ()
 
 
 class Scene(NamedTuple):
@@ -138,7 +139,8 @@ def _question(input: dict[str, Any], scene: Scene) -> Asked:
             label = f"{label} ({number} of {len(questions)})".lstrip()
         pieces.append(Content("text", _question_text(question), label))
     act = "Answer a question?" if len(questions) == 1 else f"Answer {len(questions)} questions?"
-    return Asked("question", act, tuple(pieces))
+    texts = tuple(str(question.get("question") or "") for question in questions)
+    return Asked("question", act, tuple(pieces), questions=texts)
 
 
 def _question_text(question: Mapping[str, Any]) -> str:

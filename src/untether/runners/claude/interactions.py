@@ -66,7 +66,15 @@ class Interactions:
         input = decode_object(raw)
         asked = describe(request, input, scene)
         interaction = Interaction(
-            id, asked.kind, asked.act, asked.body, CHOICES, asked.note, asked_by, request.tool_use_id
+            id,
+            asked.kind,
+            asked.act,
+            asked.body,
+            CHOICES,
+            asked.note,
+            asked_by,
+            request.tool_use_id,
+            asked.questions,
         )
         self.open[id] = Request(interaction, _sound(raw, input), request.agent_id or "", now)
         self._output.events.append(InteractionEvent(self._output.engine, interaction, "opened"))

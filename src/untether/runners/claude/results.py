@@ -189,7 +189,7 @@ _FAILURES: tuple[Failure, ...] = (
     Failure(
         lambda facts: facts.status == 404 or _named("model_not_found", "not_found_error")(facts),
         "This model does not exist, or this account may not use it.",
-        "Choose another one with /model.",
+        "Name another one in the settings (model), or leave it out.",
     ),
     Failure(
         lambda facts: _named("prompt_too_long")(facts) or facts.says("prompt is too long"),

@@ -44,7 +44,7 @@ _FROM_CONFIG = ("model", "permission_mode", "allowed_tools", "extra_args", "dang
 
 
 class ClaudeRunner(ResumeTokenMixin, JsonlSubprocessRunner):
-    """Claude Code. `config` is the engine's table (see docs/reference/config)."""
+    """Claude Code. `config` is the engine's table (see docs/reference/configuration.md)."""
 
     engine = EngineId("claude")
     name = "Claude Code"

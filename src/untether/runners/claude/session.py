@@ -15,8 +15,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+from msgspec import DecodeError
+
 from untether.model import Decision, Deny, Wait
-from untether.schemas.claude import NotAFrame, decode
+from untether.schemas.claude import Decoded, NotAFrame, System, decode, decode_usual
 from untether.session import CallResult, Capabilities, ProcessExit, Prompt, SessionChange, SetModel, StartFacts, Step
 
 from . import frames, results
@@ -68,7 +70,7 @@ class ClaudeSession:
         parts = self._parts
         self._stream.now = self._stream.sign = now
         parts.identity.begin(start)
-        parts.actions.root = start.cwd
+        parts.actions.root = start.cwd.rstrip("/")
         parts.interactive = start.settings.get("interactive") is not False
         parts.first_prompt = prompt.id
         parts.ledger.hand(prompt, now)
@@ -129,31 +131,38 @@ class ClaudeSession:
     def feed(self, line: bytes, now: float) -> Step:
         stream, output = self._stream, self._output
         stream.now = now
+        frame: Decoded | None
         try:
-            frame = decode(line)
-        except NotAFrame:
-            self._stray(line)
-        else:
+            frame = decode_usual(line)
+        except (DecodeError, RecursionError):
+            frame = None
+        handler = stream.handlers.get(frame.__class__)
+        if handler is None and (frame is None or frame.__class__ is System):
+            frame = self._decode(line)
             handler = stream.handlers.get(frame.__class__)
-            if handler is not None:
-                handler(frame)
-        events = output.events
-        if output.writes or output.close_stdin or output.stop:
+        if handler is not None:
+            handler(frame)
+        if output.writes or output.stop:
             return output.take()
-        if not events:
-            return NOTHING
-        step = Step(tuple(events))
-        events.clear()
-        return step
+        if events := output.events:
+            step = Step(tuple(events))
+            events.clear()
+            return step
+        return NOTHING
 
     def skipped(self, length: int, now: float) -> Step:
         self._stream.now = now
         self._output.warning(f"A line of {length / 1e6:.0f} MB from {self._parts.name} was too long and is left out")
         return self._output.take()
 
-    def _stray(self, line: bytes) -> None:
-        if text := line.decode("utf-8", "replace").strip(" \t\r\0\ufeff"):
-            self._output.warning(f"{self._parts.name} printed a line that is not understood", {"line": text[:200]})
+    def _decode(self, line: bytes) -> Decoded | None:
+        """Decode what is out of the ordinary. A line that is no frame at all is told; one without text is nothing."""
+        try:
+            return decode(line)
+        except NotAFrame:
+            if text := line.decode("utf-8", "replace").strip(" \t\r\0\ufeff"):
+                self._output.warning(f"{self._parts.name} printed a line that is not understood", {"line": text[:200]})
+            return None
 
     # ------------------------------------------------------------------------------------------------------- the end
 

@@ -185,7 +185,7 @@ class Stream:
         if moved:
             self._meter.forget_context()
         self._meter.model = frame.model
-        self._actions.root = frame.cwd or self._actions.root
+        self._actions.root = frame.cwd.rstrip("/") or self._actions.root
         announced = self._identity.know(
             model=frame.model,
             permission_mode=frame.permission_mode,

@@ -19,7 +19,6 @@ CREATE TABLE chats (
     project   TEXT,
     branch    TEXT,
     current   INTEGER REFERENCES threads (id),
-    greeted   INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (transport, chat, thread)
 ) WITHOUT ROWID;
 

@@ -43,17 +43,20 @@ class Message(NamedTuple):
 # ---------------------------------------------------------------------------------------------------- parts
 
 
-def parts(card: Card) -> list[Card]:
-    """The messages that a card becomes, in order, each within Telegram's limits."""
+def parts(card: Card, most: int = MAX_PARTS) -> list[Card]:
+    """The messages that a card becomes, in order, each within Telegram's limits.
+
+    What would be more than `most` messages is shown as far as they go, and attached whole.
+    """
     if card.file is not None:
         return _file_parts(card)
     if _size(card.blocks) <= LIMIT:
         pieces = split(to_rich(card.blocks))
         if len(pieces) <= 1:
             return [card]
-        if card.whole == "split" and len(pieces) <= MAX_PARTS:
+        if card.whole == "split" and len(pieces) <= most:
             return _in_pieces(card, pieces)
-    return _attached(card) if card.whole == "attach" else _continued_in_file(card)
+    return _attached(card) if card.whole == "attach" else _continued_in_file(card, most)
 
 
 def _in_pieces(card: Card, pieces: Sequence[RichText]) -> list[Card]:
@@ -101,7 +104,7 @@ def _attached(card: Card) -> list[Card]:
     ]
 
 
-def _continued_in_file(card: Card) -> list[Card]:
+def _continued_in_file(card: Card, most: int) -> list[Card]:
     """As much as fits into the first messages, then the whole as a file, with what stands below it and the buttons."""
     end = len(card.blocks)
     while end > 1 and not _may_be_cut(card.blocks[end - 1]):
@@ -112,7 +115,7 @@ def _continued_in_file(card: Card) -> list[Card]:
     file = FileOut(card.file_name, content)
     final = msgspec.structs.replace(card, blocks=(hint, *tail), file=file, silent=True, reply_to="")
     below = _file_parts(final)
-    shown = split(to_rich(_shortened(body, LIMIT)))[: max(1, MAX_PARTS - len(below))]
+    shown = split(to_rich(_shortened(body, LIMIT)))[: max(1, most - len(below))]
     return [*_in_pieces(msgspec.structs.replace(card, buttons=()), shown), *below]
 
 

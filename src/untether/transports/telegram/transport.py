@@ -57,6 +57,7 @@ class TelegramTransport:
         self._users = None if settings.allow_any_user else {str(user) for user in settings.allowed_user_ids}
         self._chats = {str(chat) for chat in (settings.chat_id, *project_chats)}
         self._commands = commands
+        self._most_parts = 2 if settings.message_overflow == "trim" else render.MAX_PARTS
         self._lanes = Lanes(clock, group_rps=group_chat_rps)
         self._main_chat = str(settings.chat_id)
         self._poller = Poller(self.api, clock, random=random, tell=self._tell)
@@ -110,7 +111,7 @@ class TelegramTransport:
     # --------------------------------------------------------------------------------------------- sending
 
     def parts(self, card: Card) -> list[Card]:
-        return render.parts(card)
+        return render.parts(card, self._most_parts)
 
     async def send(self, chat: ChatRef, card: Card, priority: int) -> str:
         message = render.message(card)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ...conversation import cards
+from ...conversation.engines import engine_label
 from ...conversation.progress import Step, step_text, wait_text
 from ...conversation.views import Page, RunView
 from ...model import Content, Deny
@@ -134,7 +135,9 @@ def run_entry(view: RunView, page: Page, now: float, html: Html, *, whole: bool 
     status = waiting = None
     if running:
         sign = "⏸" if asked_open or view.tracker.waiting else "▸"
-        status = split_sign(f"{sign} {cards.header(page.thread.engine, page.where, view.tracker, now)}")
+        status = split_sign(
+            f"{sign} {cards.header(engine_label(page.thread.engine, page.cannot_ask), page.where, view.tracker, now)}"
+        )
         line = "■ stopping…" if view.stopping else wait_text(view.tracker, view.waits, now)
         waiting = split_sign(line) if line else None
     return RunEntry(
