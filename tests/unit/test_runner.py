@@ -141,7 +141,7 @@ async def test_a_cancelled_run_ends_its_agent_and_frees_its_session() -> None:
     assert scope.cancelled_caught
     assert handle.pid is not None
     assert not psutil.pid_exists(handle.pid)
-    assert len(runner.session_locks) == 0
+    assert runner.lock_for(TOKEN).value == 1
 
 
 async def test_a_session_of_another_engine_is_refused() -> None:
