@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from untether.settings import ConfigError, Problem, default_path, edit
+from ..settings import ConfigError, Problem, default_path, edit
 
 _config_path = click.option(
     "--config-path",

@@ -68,7 +68,7 @@ async def _findings() -> AsyncIterator[Finding]:
     for problem in errors:
         yield Finding(False, f"Engine {problem.id}: {problem.message}", "Uninstall or update its package.")
     for engine in found:
-        yield await _engine(engine, settings, needed=engine.id == found.default)
+        yield await _engine(engine, needed=engine.id == found.default)
     for name in engines.planned(os.environ):
         yield Finding(False, f"{name} is installed; this version of Untether cannot drive it yet.", needed=False)
     for alias, project in settings.projects.items():
@@ -92,7 +92,7 @@ def _store(settings: Settings) -> Finding:
     return Finding(not problems, name, f"{problems[0]}. {todo}" if problems else "")
 
 
-async def _engine(engine: Engine, settings: Settings, *, needed: bool) -> Finding:
+async def _engine(engine: Engine, *, needed: bool) -> Finding:
     """Found, version, starts, answers the handshake."""
     title = engine.backend.title
     refusal = await engine.runner.check(os.environ)

@@ -14,6 +14,7 @@ from ..settings import ConfigError, default_path, edit, load
 from ..transports.telegram import pair as pairing
 from ..transports.telegram.api import BotApi
 from ..transports.telegram.errors import ApiError
+from .errors import told
 
 _API = "https://api.telegram.org"
 
@@ -57,11 +58,8 @@ def chat_id(token: str | None, api_base_url: str | None, seconds: float, config_
 
 def _bot(path: Path, token: str | None, base: str | None) -> tuple[str, str]:
     """The token and the address: as given, else as configured, else asked for."""
-    try:
+    with told(ConfigError):
         telegram = load(path, os.environ).telegram
-    except ConfigError as error:
-        click.echo(str(error), err=True)
-        raise SystemExit(1) from error
     if telegram is not None:
         token = token or telegram.bot_token.get_secret_value()
         base = base or telegram.api_base_url

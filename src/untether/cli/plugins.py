@@ -9,17 +9,15 @@ import click
 
 from ..settings import ConfigError, load
 from . import engines, logs
+from .errors import told
 
 
 @click.command()
 def plugins() -> None:
     """List the engines that are installed."""
     logs.set_up((), level=logging.WARNING)
-    try:
+    with told(ConfigError):
         found, errors = engines.build(load(), os.environ)
-    except ConfigError as error:
-        click.echo(str(error), err=True)
-        raise SystemExit(1) from error
     for engine in found:
         place = engine.path or f"not found; install it with: {engine.backend.install_cmd}"
         click.echo(f"{'✓' if engine.available else '✗'} {engine.id:<12} {engine.backend.title:<16} {place}")

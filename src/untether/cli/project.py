@@ -10,6 +10,7 @@ import click
 
 from ..backends import RESERVED_IDS, discover
 from ..settings import ConfigError, default_path, edit
+from .errors import told
 
 
 @click.command()
@@ -29,11 +30,8 @@ def init(alias: str | None, make_default: bool, config_path: Path | None) -> Non
             f"{name!r} is taken: it is a command or an engine. Give another: untether init my-{name}"
         )
     path = config_path or default_path(os.environ)
-    try:
+    with told(ConfigError):
         edit.add_project(path, name, folder, environ=os.environ, make_default=make_default)
-    except ConfigError as error:
-        click.echo(str(error), err=True)
-        raise SystemExit(1) from error
     click.echo(
         f"✓ {name} is {folder}\n  In a chat: /{name} and your task, or /ctx set {name}. Restart Untether if it runs."
     )

@@ -12,6 +12,7 @@ import msgspec
 from ..process.recording import read_rows, replay_recording
 from ..settings import ConfigError, load
 from . import engines, logs
+from .errors import told
 
 
 @click.command()
@@ -23,11 +24,8 @@ def replay(engine_id: str, file: Path) -> None:
     FILE holds rows {"t", "dir", "frame" or "raw"}, or plain lines of the agent's stdout. A bug report is such a file.
     """
     logs.set_up((), level=logging.WARNING)
-    try:
+    with told(ConfigError):
         found, _ = engines.build(load(), os.environ)
-    except ConfigError as error:
-        click.echo(str(error), err=True)
-        raise SystemExit(1) from error
     engine = found.get(engine_id)
     if engine is None:
         raise click.UsageError(f"There is no engine {engine_id!r}. Known: {', '.join(found.ids())}.")

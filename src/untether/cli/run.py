@@ -35,6 +35,7 @@ from ..transports.web.screens import Choices
 from ..transports.web.transport import WebTransport
 from . import engines as engine_list
 from . import logs
+from .errors import told
 from .screen import first_screen
 
 log = structlog.get_logger(__name__)
@@ -46,46 +47,38 @@ _FLUSH_S = 5.0
 @click.option("--debug", is_flag=True, help="Log more.")
 def run(debug: bool = False) -> None:
     """Start the bridge in the foreground. Ctrl-C or SIGTERM stops it."""
-    try:
+    with told(ConfigError, code=2):
         settings = load()
         logs.set_up(settings.secrets, level=logging.DEBUG if debug else logging.INFO)
         engines, errors = engine_list.build(settings, os.environ)
-    except ConfigError as error:
-        click.echo(str(error), err=True)
-        raise SystemExit(2) from error
     for problem in settings.unread_tables(engines.ids(), ("telegram", "web")):
         click.echo(f"· {problem}", err=True)
     for load_error in errors:
         click.echo(f"✗ engine {load_error.id}: {load_error.message}", err=True)
-    lock = StateLock(settings.state_dir)
+    lock = _locked(settings.state_dir)
     try:
-        lock.acquire()
+        with told(StoreError):
+            db = Database(settings.state_dir / "untether.db", migrations=load_migrations())
+        anyio.run(Bridge(settings, engines, db, lock).run)
+    finally:
+        lock.release()
+
+
+def _locked(folder: Path) -> StateLock:
+    """The lock on the state folder, held; says who holds it else, and exits."""
+    lock = StateLock(folder)
+    try:
+        with told(StoreError):
+            lock.acquire()
     except AlreadyRunning as running:
-        click.echo(f"Untether is running already with this state folder ({settings.state_dir}).", err=True)
+        click.echo(f"Untether is running already with this state folder ({folder}).", err=True)
         if running.note and running.note.console_url:
             click.echo(f"  console    {running.note.console_url}", err=True)
             click.echo(
                 f"  To pair another browser: kill -USR1 {running.note.pid} prints a new link in its log.", err=True
             )
         raise SystemExit(3) from running
-    except StoreError as error:
-        click.echo(str(error), err=True)
-        raise SystemExit(1) from error
-    except OSError as error:
-        click.echo(
-            f"The state folder {settings.state_dir} cannot be used: {error.strerror}. Make it writable.", err=True
-        )
-        raise SystemExit(1) from error
-    try:
-        db = Database(settings.state_dir / "untether.db", migrations=load_migrations())
-    except StoreError as error:
-        lock.release()
-        click.echo(str(error), err=True)
-        raise SystemExit(1) from error
-    try:
-        anyio.run(Bridge(settings, engines, db, lock).run)
-    finally:
-        lock.release()
+    return lock
 
 
 @dataclass
@@ -100,13 +93,12 @@ class Bridge:
     async def run(self) -> None:
         """Serve until a signal; then stop receiving, let what is ready leave, and end."""
         clock, hub = SystemClock(), Hub()
-        transports = self._transports(clock)
+        telegram, console = self._telegram(clock), self._console(clock)
+        transports: dict[str, Transport] = {made.name: made for made in (telegram, console) if made is not None}
         services = self._services(clock, hub, transports)
         office = Office(services)
-        console = transports.get("web")
-        if isinstance(console, WebTransport):
+        if console is not None:
             self._bind(console, office, hub)
-        telegram = transports.get("telegram")
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(office.run)
@@ -114,13 +106,13 @@ class Bridge:
                     first_screen,
                     self.settings,
                     self.engines,
-                    console.pairing_link() if isinstance(console, WebTransport) else None,
-                    telegram.api if isinstance(telegram, TelegramTransport) else None,
+                    console.pairing_link() if console is not None else None,
+                    telegram.api if telegram is not None else None,
                 )
                 receiving = anyio.CancelScope()
                 tasks.start_soon(_receive, transports, office, receiving)
                 async for number in _signals():
-                    if number == signal.SIGUSR1 and isinstance(console, WebTransport):
+                    if number == signal.SIGUSR1 and console is not None:
                         console.new_code()
                         click.echo(f"  console    {console.pairing_link()}")
                         continue
@@ -132,28 +124,28 @@ class Bridge:
                 tasks.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
-                for transport in transports.values():
-                    if isinstance(transport, TelegramTransport):
-                        await transport.close()
+                if telegram is not None:
+                    await telegram.close()
                 await self.db.close()
         log.info("bridge.stopped")
 
     # ------------------------------------------------------------------------------------------------- wiring
 
-    def _transports(self, clock: Clock) -> dict[str, Transport]:
+    def _telegram(self, clock: Clock) -> TelegramTransport | None:
         settings = self.settings
-        transports: dict[str, Transport] = {}
-        if settings.telegram is not None:
-            transports["telegram"] = TelegramTransport(
-                settings.telegram,
-                clock=clock,
-                project_chats=[table.chat_id for table in settings.projects.values() if table.chat_id is not None],
-                commands=[(name, entry.what) for name, entry in COMMANDS.items()],
-                group_chat_rps=settings.progress.group_chat_rps,
-            )
-        if settings.web.enabled:
-            transports["web"] = WebTransport(settings.web, clock=clock, store=_ConsoleSessions(self.db))
-        return transports
+        if settings.telegram is None:
+            return None
+        return TelegramTransport(
+            settings.telegram,
+            clock=clock,
+            project_chats=[table.chat_id for table in settings.projects.values() if table.chat_id is not None],
+            commands=[(name, entry.what) for name, entry in COMMANDS.items()],
+            group_chat_rps=settings.progress.group_chat_rps,
+        )
+
+    def _console(self, clock: Clock) -> WebTransport | None:
+        web = self.settings.web
+        return WebTransport(web, clock=clock, store=_ConsoleSessions(self.db)) if web.enabled else None
 
     def _services(self, clock: Clock, hub: Hub, transports: Mapping[str, Transport]) -> Services:
         projects = self.settings.projects

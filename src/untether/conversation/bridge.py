@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import anyio
-import anyio.abc
 import msgspec
 import structlog
 
@@ -28,42 +28,24 @@ from ..model import (
     Usage,
 )
 from ..process.direct import DirectProcess
-from ..process.driver import Driver
+from ..process.driver import Driver, Ended
 from ..process.host import Launch, Rung
-from ..session import Begin, End, Input, Interrupt, Place, Prompt, Say, StartFacts, Tick
+from ..session import Begin, Decide, End, Input, Interrupt, Place, Prompt, Say, StartFacts
 from ..store import deliveries, interactions, runs, threads
+from ..store.database import StoreError
 from ..store.threads import Message, Thread
 from ..text import words
-from ..transport import Card, Priority
-from . import cards
+from ..transport import Card
+from . import cards, requests
 from .edits import ProgressEdits
 from .engines import CANNOT_ASK, Engine
-from .progress import ProgressTracker
+from .live_run import LiveRun, hand_over
 from .services import Services
 
 log = structlog.get_logger(__name__)
 
 Job = Callable[[sqlite3.Connection], None]
 _STOP_PATIENCE_S = 2.5  # how long an interrupt may take before signals follow
-
-
-class RunView:
-    """One run while it lives: its row, its progress, and its status message."""
-
-    def __init__(self, message: Message | None, title: str, now: float) -> None:
-        self.run_id = 0
-        self.message = message
-        self.title = title
-        self.tracker = ProgressTracker(now)
-        self.status_delivery: int | None = None
-        self.verbose = False
-        self.stopping = False
-        self.began_offset = 0
-        self.done = anyio.Event()
-
-    @property
-    def reply_to(self) -> str:
-        return self.message.message_id if self.message else ""
 
 
 class LiveProcess:
@@ -77,10 +59,11 @@ class LiveProcess:
         self.session = engine.runner.session(start)
         self.resume = start.resume
         self._held: dict[ResumeToken, anyio.Semaphore] = {}
-        self.runs: dict[str, RunView] = {}  # by prompt id, those not completed
-        self.active: RunView | None = None
+        self.runs: dict[str, LiveRun] = {}  # by prompt id, those not completed
+        self.opened: list[LiveRun] = []  # those whose end is not committed
+        self.active: LiveRun | None = None
         self.meta: dict[str, Any] = {}  # what is known of the agent: its model, its mode, how full its context is
-        self.last: RunView | None = None  # the one that ended last: what asks between turns belongs to it
+        self.last: LiveRun | None = None  # the one that ended last: what asks between turns belongs to it
         self.ready = anyio.Event()  # the agent has its first message, or there is no agent
         self.ended = anyio.Event()
         self.driver: Driver | None = None
@@ -89,7 +72,7 @@ class LiveProcess:
 
     # -------------------------------------------------------------------------------------------------- life
 
-    async def live(self, launch: Launch, prompt: Prompt, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+    async def live(self, launch: Launch, prompt: Prompt) -> None:
         """Spawn the agent, hand it its first message, and stay until it has ended. Raises SpawnFailed.
 
         One process writes a session at a time: a session that is resumed is locked before the spawn, a new one when
@@ -113,7 +96,6 @@ class LiveProcess:
                     tasks.start_soon(self.edits.run)
                     await tasks.start(self.driver.run, Begin(self.start, prompt))
                     self.ready.set()
-                    task_status.started()
                     await self.driver.finished.wait()
                     tasks.cancel_scope.cancel()
         finally:
@@ -136,7 +118,7 @@ class LiveProcess:
             await lock.acquire()
             self._held[token] = lock
 
-    async def say(self, message: Message, view: RunView, prompt: Prompt) -> None:
+    async def say(self, message: Message, view: LiveRun, prompt: Prompt) -> None:
         """Hand a further message to the live agent. Raises Ended."""
         assert self.driver is not None
         view.began_offset = self.driver.offset
@@ -147,21 +129,36 @@ class LiveProcess:
 
         view.tracker.meta.update(self.meta)
         # Known before it is said: its turn may begin, and even end, before `submit` returns.
-        self.runs[prompt.id] = view
-        idle = self.active is None
-        if idle:
-            self.active = view
+        self.expect(prompt, view)
         try:
             await self.driver.submit(Say(prompt, "next"), handed)
         except BaseException:
-            self.runs.pop(prompt.id, None)
-            if idle:
-                self.active = None
+            self._forget(prompt.id, view)
             raise
         self.services.outbox.kick()
         self.show()
 
-    def open_run(self, conn: sqlite3.Connection, view: RunView) -> None:
+    def expect(self, prompt: Prompt, view: LiveRun) -> None:
+        """A message is about to be handed over; its run is the active one unless another is."""
+        self.runs[prompt.id] = view
+        self.opened.append(view)
+        if self.active is None:
+            self.active = view
+
+    def _forget(self, prompt_id: str, view: LiveRun) -> None:
+        """A message was not handed over after all."""
+        self.runs.pop(prompt_id, None)
+        if view in self.opened:
+            self.opened.remove(view)
+        if self.active is view:
+            self.active = None
+
+    def _closed(self, view: LiveRun) -> None:
+        """The end of a run is committed."""
+        self.opened.remove(view)
+        view.done.set()
+
+    def open_run(self, conn: sqlite3.Connection, view: LiveRun) -> None:
         """Add the row of a run and its status message."""
         now = self.services.clock.now()
         view.run_id = runs.add_run(
@@ -178,23 +175,35 @@ class LiveProcess:
         (view.status_delivery,) = deliveries.add_send(conn, self.thread.chat, [card], "status", now, run_id=view.run_id)
 
     async def stop(self) -> None:
-        """End the running turn: by an interrupt when the engine has one, by signals when that does not help."""
-        view = self.active
+        """End the running turn: by an interrupt when the engine has one, by signals when that does not help.
+
+        Between turns it is the work in the background that is stopped, and with it the agent.
+        """
+        view = self.busy
         if view is None:
+            await self.close()
             return
         view.stopping = True
         self.show()
         await self.ready.wait()
         if self.driver is None or view.done.is_set():
             return
-        if self.session.capabilities.interrupt:
-            with anyio.move_on_after(_STOP_PATIENCE_S):
-                await self.driver.submit(Interrupt())
-                await view.done.wait()
-                return
+        if self.session.capabilities.interrupt and await self._interrupted(self.driver, view):
+            return
         log.info("run.stopping_by_signal", run=view.run_id)
         await self.driver.process.stop(self.engine.runner.stop_ladder)
         await self.ended.wait()
+
+    async def _interrupted(self, driver: Driver, view: LiveRun) -> bool:
+        """Ask the agent to end the turn. False when it did not in time, or the request could not be stored."""
+        with anyio.move_on_after(_STOP_PATIENCE_S), suppress(Ended):
+            try:
+                await driver.submit(Interrupt())
+            except StoreError as error:
+                log.error("run.interrupt_not_stored", run=view.run_id, error=str(error))
+                return False
+            await view.done.wait()
+        return view.done.is_set()
 
     async def close(self) -> None:
         """Let an idle agent end: its stdin is closed, and the ladder follows when that is not enough."""
@@ -208,10 +217,15 @@ class LiveProcess:
         return (Rung("close_stdin", 3.0), *self.engine.runner.stop_ladder)
 
     @property
+    def busy(self) -> LiveRun | None:
+        """The run that goes on, or the first one that will."""
+        return self.active or next(iter(self.opened), None)
+
+    @property
     def idle(self) -> bool:
         """Nothing runs, nothing is open, and no work goes on in the background."""
         holding = any(wait.kind in ("human", "background", "hook", "wakeup") for wait in self.session.waits)
-        return not self.runs and self.active is None and not holding
+        return self.busy is None and not holding
 
     @property
     def usable(self) -> bool:
@@ -231,9 +245,9 @@ class LiveProcess:
                 runs.end_process(conn, process_id, msgspec.json.encode(item.exit), now)
             return ordinal
 
-        if isinstance(item, End | Tick):  # it has happened: nobody is there to be told that it was refused
-            return await self.services.persist(job)
-        return await self.services.db.write(job)
+        if isinstance(item, Decide | Interrupt):  # a person is there, to be told that it could not be stored
+            return await self.services.db.write(job)
+        return await self.services.persist(job)
 
     # --------------------------------------------------------------------------------------------- Effects
 
@@ -273,16 +287,17 @@ class LiveProcess:
                 return
         if event.prompts:
             return
-        view = RunView(None, event.reason or "the agent went on by itself", now)
+        view = LiveRun(None, event.reason or "the agent went on by itself", now)
         view.tracker.meta.update(self.meta)
         view.began_offset = place.offset
         self.active = view
+        self.opened.append(view)
         jobs.append(lambda conn: self.open_run(conn, view))
 
     def _durable(
         self,
         event: UntetherEvent,
-        view: RunView | None,
+        view: LiveRun | None,
         place: Place,
         now: float,
         jobs: list[Job],
@@ -309,25 +324,19 @@ class LiveProcess:
             case CompletedEvent() | TurnEvent(phase="completed"):
                 self._complete(event, view, place, now, jobs, after)
 
-    def _ask(self, conn: sqlite3.Connection, event: InteractionEvent, view: RunView, now: float) -> None:
-        key = self.services.new_key()
-        if not interactions.open_(conn, key, self.start.process_id, view.run_id, event.interaction, now):
-            return
-        card = cards.asked(key, event.interaction, self.thread.where)
-        ids = self._send(conn, card, "interaction", now, view.run_id, interaction=key)
-        interactions.set_delivery(conn, key, ids[-1])
+    def _ask(self, conn: sqlite3.Connection, event: InteractionEvent, view: LiveRun, now: float) -> None:
+        process_id = self.start.process_id
+        requests.ask(conn, self.services, self.thread, process_id, view.run_id, event.interaction, now)
 
     def _withdraw(self, conn: sqlite3.Connection, request: str, now: float) -> None:
         pending = interactions.of_request(conn, self.start.process_id, request)
-        if pending is None or not interactions.withdraw(conn, pending.key, now) or pending.delivery_id is None:
-            return
-        gone = msgspec.structs.replace(pending, state="withdrawn")
-        deliveries.add_edit(conn, pending.delivery_id, cards.outcome(gone, "", now), now, priority=Priority.NOTICE)
+        if pending is not None:
+            requests.withdraw(conn, pending, now)
 
     def _complete(
         self,
         event: CompletedEvent | TurnEvent,
-        view: RunView | None,
+        view: LiveRun | None,
         place: Place,
         now: float,
         jobs: list[Job],
@@ -344,12 +353,12 @@ class LiveProcess:
             # Several messages may be answered by one turn: the answer is told once, as a reply to the first.
             answering = index == 0
             jobs.append(partial(self._end_run, view=run, event=event, place=place, now=now, answering=answering))
-            after.append(run.done.set)
+            after.append(partial(self._closed, run))
 
     def _end_run(
         self,
         conn: sqlite3.Connection,
-        view: RunView,
+        view: LiveRun,
         event: CompletedEvent | TurnEvent,
         place: Place,
         now: float,
@@ -378,12 +387,13 @@ class LiveProcess:
         if view.message is not None:
             threads.set_prompt(conn, view.message.prompt_id, "answered")
         if answering:
-            self._send(conn, self._answer_card(view, event, usage, model, now), "answer", now, view.run_id)
+            parts = self.services.parts(self.thread.chat, self._answer_card(view, event, usage, model, now))
+            deliveries.add_send(conn, self.thread.chat, parts, "answer", now, run_id=view.run_id)
         if view.status_delivery is not None:
             deliveries.add_delete(conn, view.status_delivery, now)
 
     def _answer_card(
-        self, view: RunView, event: CompletedEvent | TurnEvent, usage: dict[str, Any], model: str, now: float
+        self, view: LiveRun, event: CompletedEvent | TurnEvent, usage: dict[str, Any], model: str, now: float
     ) -> Card:
         took = now - view.tracker.started
         resume = self._resume_line()
@@ -410,7 +420,7 @@ class LiveProcess:
             return ""
         return self.engine.runner.format_resume(self.resume).strip("`")
 
-    def _drop(self, view: RunView, now: float, jobs: list[Job], after: list[Callable[[], None]]) -> None:
+    def _drop(self, view: LiveRun, now: float, jobs: list[Job], after: list[Callable[[], None]]) -> None:
         """A message went back to the queue: its run never happened."""
 
         def job(conn: sqlite3.Connection) -> None:
@@ -419,27 +429,13 @@ class LiveProcess:
                 deliveries.add_delete(conn, view.status_delivery, now)
 
         jobs.append(job)
-        after.append(view.done.set)
+        after.append(partial(self._closed, view))
         if self.active is view:
             self.active = None
 
-    def _send(
-        self,
-        conn: sqlite3.Connection,
-        card: Card,
-        role: deliveries.Role,
-        now: float,
-        run_id: int,
-        *,
-        interaction: str | None = None,
-    ) -> list[int]:
-        transport = self.services.transports[self.thread.chat.transport]
-        parts = transport.parts(card)
-        return deliveries.add_send(conn, self.thread.chat, parts, role, now, run_id=run_id, interaction=interaction)
-
     # ----------------------------------------------------------------------------------------------- progress
 
-    def status_card(self, view: RunView) -> Card:
+    def status_card(self, view: LiveRun) -> Card:
         options = self.services.options
         return cards.status(
             view.run_id,
@@ -458,18 +454,6 @@ class LiveProcess:
         """Something visible may have changed."""
         self.edits.changed()
         self.services.hub.changed()
-
-
-class Withdrawn(Exception):
-    """The message was withdrawn before it could be handed over."""
-
-
-def hand_over(conn: sqlite3.Connection, message: Message, now: float) -> None:
-    """A queued message goes to the agent; what says that it is queued goes away. Raises Withdrawn."""
-    if not threads.hand_over(conn, message.id):
-        raise Withdrawn
-    if message.notice is not None:
-        deliveries.add_delete(conn, message.notice, now)
 
 
 def _usage(usage: Usage | dict[str, Any] | None) -> dict[str, Any]:

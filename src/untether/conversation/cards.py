@@ -9,7 +9,7 @@ from ..model import Allow, Answers, Content, Decision, Deny, Interaction, Wait
 from ..store.interactions import Pending
 from ..text import words
 from ..text.blocks import Block, Code, Copyable, Line, Markdown, Quote
-from ..transport import Button, Card, FileOut, Rows
+from ..transport import Button, Card, Rows
 from .progress import ProgressTracker, step_text, wait_text
 
 # Data of buttons. The first letter says what, the rest whom it is about; at most 64 bytes.
@@ -24,8 +24,8 @@ STOP, AGAIN, RESUME, DETAILS, VERBOSE, INTERACTION, EXAMPLE = (
 )
 
 
-def notice(*lines: str, silent: bool = False, reply_to: str = "", buttons: Rows = ()) -> Card:
-    return Card(tuple(Line(line) for line in lines), buttons=buttons, silent=silent, reply_to=reply_to)
+def notice(*lines: str, silent: bool = False, reply_to: str = "") -> Card:
+    return Card(tuple(Line(line) for line in lines), silent=silent, reply_to=reply_to)
 
 
 # ------------------------------------------------------------------------------------------------------- status
@@ -81,6 +81,7 @@ def context_percent(facts: Mapping[str, Any]) -> int:
 
 
 def footer(duration: float, steps: int, model: str, usage: dict[str, Any], mode: str = "") -> str:
+    """The small line under an answer; what is unknown is left out. `duration` is in seconds."""
     parts = [words.duration(duration)]
     if steps:
         parts.append(f"{steps} step{'s' if steps != 1 else ''}")
@@ -100,10 +101,8 @@ def footer(duration: float, steps: int, model: str, usage: dict[str, Any], mode:
 
 def answer(text: str, small: str, *, resume: str = "", reply_to: str = "") -> Card:
     """The answer first, nothing before it; then one small line, and the resume command where it is needed."""
-    blocks: list[Block] = [
-        Markdown(text) if text.strip() else Line("The agent ended its work without a word.", "quiet")
-    ]
-    blocks.append(Line(f"✓ {small}", "quiet"))
+    said = Markdown(text) if text.strip() else Line("The agent ended its work without a word.", "quiet")
+    blocks: list[Block] = [said, Line(f"✓ {small}", "quiet")]
     buttons: Rows = ()
     if resume:
         blocks.append(Copyable("↩", resume))
@@ -206,15 +205,18 @@ def outcome(pending: Pending, by: str, at: float, *, undelivered: bool = False) 
     brief = words.one_line(_brief(pending.interaction), 60)
     blocks: list[Block] = [Line(f"{line} · {brief}" if brief else line)]
     if isinstance(decision, Deny) and decision.reason and not undelivered:
-        blocks.append(Line(f"Reason: {decision.reason}", "quiet"))
+        blocks.append(Line(f"Reason: {_cut(decision.reason, 400)}", "quiet"))
     if isinstance(decision, Answers) and not undelivered:
-        blocks += [Line(text) for text in dict.fromkeys(decision.by_question.values())]
-    whole = "\n".join(piece.text for piece in pending.interaction.body)
-    if len(whole) > 3000:
-        whole = whole[:3000] + "…"
-    if whole:
+        blocks.append(Line(_cut(" · ".join(dict.fromkeys(decision.by_question.values())), 400)))
+    if whole := _cut("\n".join(piece.text for piece in pending.interaction.body), 3000):
         blocks.append(Quote(whole, expandable=True))
     return Card(tuple(blocks))
+
+
+def _cut(text: str, limit: int) -> str:
+    """The first `limit` UTF-16 units, as messengers count: an edit cannot go on in a second message."""
+    units = text.encode("utf-16-le", "replace")
+    return text if len(units) <= 2 * limit else units[: 2 * limit].decode("utf-16-le", "ignore") + "…"
 
 
 def _brief(interaction: Interaction) -> str:
@@ -239,9 +241,5 @@ def verdict(interaction: Interaction, decision: Decision) -> str:
 
 
 def queued(place: int, reply_to: str) -> Card:
-    nth = {1: "1st", 2: "2nd", 3: "3rd"}.get(place, f"{place}th")
-    return Card((Line(f"⏳ queued, {nth}"),), silent=True, reply_to=reply_to)
-
-
-def text_file(name: str, text: str) -> Card:
-    return Card((), file=FileOut(name, text))
+    ending = "th" if place % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(place % 10, "th")
+    return Card((Line(f"⏳ queued, {place}{ending}"),), silent=True, reply_to=reply_to)

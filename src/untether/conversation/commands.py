@@ -15,8 +15,9 @@ from ..store.updates import Update
 from ..text import words
 from ..text.blocks import Line
 from ..transport import Button, Card, ChatRef, MessageIn, TapIn
-from . import cards, context
+from . import cards, context, requests
 from .desk import Desk, decision_of
+from .directives import command
 from .scheduler import Scheduler
 from .services import Services
 
@@ -77,7 +78,7 @@ UNAVAILABLE = frozenset(
 
 
 class Commands:
-    URGENT = frozenset({"cancel", "new", "status", "help", "ctx", "start"})
+    URGENT = frozenset((*COMMANDS, "start")) - {"ctx"}  # they do not wait behind messages
 
     def __init__(self, services: Services, scheduler: Scheduler, desk: Desk) -> None:
         self._services = services
@@ -86,15 +87,15 @@ class Commands:
         # How a tap on an example becomes a message; the router sets it, which routes all messages.
         self.send_prompt: Callable[[Update, MessageIn], Awaitable[None]]
 
-    async def tell(self, chat: ChatRef, card: Card, update: Update | None) -> None:
-        """Store a notice, and with it that the update is dealt with."""
+    async def tell(self, chat: ChatRef, card: Card, *handled: Update) -> None:
+        """Store a notice, and with it that updates are dealt with."""
         services = self._services
         now = services.clock.now()
-        parts = services.transports[chat.transport].parts(card)
+        parts = services.parts(chat, card)
 
         def job(conn: sqlite3.Connection) -> None:
             deliveries.add_send(conn, chat, parts, "notice", now)
-            if update is not None:
+            for update in handled:
                 updates.done(conn, update.id)
 
         await services.db.write(job)
@@ -129,8 +130,7 @@ class Commands:
 
     def _welcome(self, chat: ChatRef) -> Card:
         services = self._services
-        bound = services.db.read(lambda conn: threads.chat(conn, chat))
-        project = bound.project or services.project_of_chat(chat) or services.options.default_project
+        project = services.project_of(chat, services.db.read(lambda conn: threads.chat(conn, chat)).project)
         place = f"project {project}" if project else f"the folder {services.options.home}"
         example = "Explain what this project does"
         return Card(
@@ -203,7 +203,7 @@ class Commands:
         return f"{place}{words.one_line(found.title, 60)}"
 
     async def _new(self, update: Update, chat: ChatRef) -> Card:
-        withdrawn, _ = await self._stop_all(update, chat, forget=True)
+        withdrawn, *_ = await self._stop_all(update, chat, forget=True)
         tail = f" {_messages(withdrawn)} withdrawn." if withdrawn else ""
         return cards.notice(f"✓ The next message starts a new session.{tail}")
 
@@ -214,15 +214,17 @@ class Commands:
             reply = message.reply_to
             found = self._services.thread_of(message.chat, reply.message_id)
             thread_ids = [found.id] if found is not None else None
-        withdrawn, stopped = await self._stop_all(update, message.chat, thread_ids=thread_ids)
+        withdrawn, stopped, background = await self._stop_all(update, message.chat, thread_ids=thread_ids)
         if withdrawn:
             return cards.notice(f"■ {_messages(withdrawn)} withdrawn.", silent=True)
+        if background and not stopped:
+            return cards.notice("■ Stopped what went on in the background.", silent=True)
         return None if stopped else cards.notice("Nothing runs in this chat.", silent=True)
 
     async def _stop_all(
         self, update: Update, chat: ChatRef, *, thread_ids: list[int] | None = None, forget: bool = False
-    ) -> tuple[int, int]:
-        """Withdraw what came before this command and is not taken, then stop what runs."""
+    ) -> tuple[int, int, int]:
+        """Withdraw what came before this command and is not taken, then stop what runs; see `Scheduler.stop`."""
         services = self._services
         ids = services.db.read(lambda conn: threads.threads_of_chat(conn, chat)) if thread_ids is None else thread_ids
 
@@ -232,14 +234,15 @@ class Commands:
                 if message.notice is not None:
                     deliveries.add_delete(conn, message.notice, services.clock.now())
             # Messages of this chat that are stored but not routed yet are withdrawn too: they came before.
-            unrouted = updates.withdraw_before(conn, chat.transport, update.id, self._is_message_of(chat))
+            unrouted = 0
+            if thread_ids is None:
+                unrouted = updates.withdraw_before(conn, chat.transport, update.id, self._is_message_of(chat))
             if forget:
                 threads.set_chat(conn, chat, current=None)
             return len(withdrawn) + unrouted
 
         withdrawn = await services.db.write(job)
-        stopped = await self._scheduler.stop(ids)
-        return withdrawn, stopped
+        return withdrawn, *await self._scheduler.stop(ids)
 
     def _is_message_of(self, chat: ChatRef) -> Callable[[bytes], bool]:
         transport = self._services.transports[chat.transport]
@@ -247,9 +250,13 @@ class Commands:
         def check(raw: bytes) -> bool:
             try:
                 inbound = transport.decode(raw)
-            except ValueError:
+                ours = inbound is not None and transport.may_act(inbound)
+            except Exception:  # the inbox logs it and sets it aside
                 return False
-            return isinstance(inbound, MessageIn) and inbound.chat == chat
+            if not ours or not isinstance(inbound, MessageIn) or inbound.edited or inbound.chat != chat:
+                return False
+            word = command(inbound.text)
+            return word is None or word[0] not in COMMANDS
 
         return check
 
@@ -264,7 +271,7 @@ class Commands:
         if verb:
             return cards.notice("Form: /ctx [set PROJECT [@branch] | clear]")
         bound = services.db.read(lambda conn: threads.chat(conn, chat))
-        project = bound.project or services.project_of_chat(chat) or services.options.default_project
+        project = services.project_of(chat, bound.project)
         if project is None:
             return cards.notice(
                 f"No project is bound: agents work in {services.options.home}.", "/ctx set PROJECT binds one."
@@ -295,7 +302,7 @@ class Commands:
     async def tap(self, update: Update, tap: TapIn, toast: Toast) -> None:
         what, _, about = tap.data.partition(":")
         if what == cards.INTERACTION:
-            await self._tap_interaction(tap, about, toast)
+            await self._tap_interaction(update, tap, about, toast)
         elif what == cards.EXAMPLE:
             await toast("Sent")
             await self.send_prompt(update, MessageIn(tap.chat, tap.sender, "", about))
@@ -304,24 +311,26 @@ class Commands:
         else:
             await toast("This button is not known any more")
 
-    async def _tap_interaction(self, tap: TapIn, about: str, toast: Toast) -> None:
-        key, _, letter = about.partition(":")
-        letter, _, text = letter.partition(":")
+    async def _tap_interaction(self, update: Update, tap: TapIn, about: str, toast: Toast) -> None:
+        key, _, choice = about.partition(":")
+        letter, _, text = choice.partition(":")
         pending = self._desk.pending(key)
         if pending is None or not self._belongs(tap, pending):
             await toast("This request is not known any more")
             return
-        if letter == "w" and pending.state == "open":
-            await toast("Reply to this message with the reason")
-            return
-        decision = decision_of(letter, text)
-        if decision is None and letter != "w":
+        services = self._services
+        if not services.transports[tap.chat.transport].shows_all:
+            now = services.clock.now()
+            await services.db.write(lambda conn: requests.turned_up(conn, pending, tap.message_id, now))
+            services.outbox.kick()
+        if (decision := decision_of(letter, text)) is not None:
+            await toast(await self._desk.decide(key, decision, tap.sender, toast, update))
+        elif letter != "w":
             await toast("This button is not known any more")
-            return
-        if decision is None:
+        elif pending.state == "open":
+            await toast("Reply to this message with the reason")
+        else:
             await toast(self._desk.late(pending))
-            return
-        await toast(await self._desk.decide(key, decision, tap.sender, toast))
 
     def _belongs(self, tap: TapIn, pending: interactions.Pending) -> bool:
         """A tap counts in the chat where the request was shown, and on a transport that shows all."""
@@ -333,20 +342,20 @@ class Commands:
     async def _tap_run(self, update: Update, tap: TapIn, what: str, run_id: int, toast: Toast) -> None:
         services = self._services
         run = services.db.read(lambda conn: runs.run(conn, run_id))
-        live = self._scheduler.view(run_id)
+        found = self._scheduler.view(run_id)
         if run is None:
             await toast("This run is not known any more")
-        elif what == cards.STOP:
-            if live is None:
-                await toast("It has ended already")
-            else:
-                await toast("Stopping…")
-                await live[0].stop()
-        elif what == cards.VERBOSE:
-            if live is not None:
-                live[1].verbose = not live[1].verbose
-                live[0].show()
-            await toast("" if live is not None else "It has ended already")
+        elif what in (cards.STOP, cards.VERBOSE) and found is None:
+            await toast("It has ended already")
+        elif what == cards.STOP and found is not None:
+            live, _ = found
+            await toast("Stopping…")
+            await live.stop()
+        elif what == cards.VERBOSE and found is not None:
+            live, view = found
+            view.verbose = not view.verbose
+            live.show()
+            await toast("")
         elif what == cards.DETAILS:
             await toast("")
             await self.tell(tap.chat, cards.details(run.raw_error or run.error or "Nothing more is known."), update)
@@ -360,27 +369,25 @@ class Commands:
         services = self._services
         message_id = run.message_id or 0  # 0 is no row: a turn that nobody asked for has no message
         message = services.db.read(lambda conn: threads.message(conn, message_id))
-        thread = services.db.read(lambda conn: threads.thread(conn, run.thread_id))
-        if thread is None or message is None:
-            await toast("The message of this run is not known any more")
-            return
         # What the agent has taken is in its session: sending it again would do it twice.
-        text = CONTINUE if resume and thread.session and message.state == "taken" else message.text
+        again = message is not None and not (resume and message.state == "taken")
         marker = f"repeated:{run.id}"
 
         def job(conn: sqlite3.Connection) -> bool:
             if not kv.add(conn, marker, str(update.id)):
                 return False
+            thread = threads.thread(conn, run.thread_id)
+            known = thread is not None and thread.session is not None
             threads.add_message(
                 conn,
-                thread_id=thread.id,
+                thread_id=run.thread_id,
                 update_id=update.id,
                 prompt_id=services.new_id(),
-                message_id=message.message_id,
+                message_id=message.message_id if message is not None else "",
                 sender=tap.sender.name or tap.sender.id,
-                text=text,
+                text=message.text if message is not None and (again or not known) else CONTINUE,
                 now=services.clock.now(),
-                options=message.options,
+                options=message.options if message is not None else {},
             )
             updates.done(conn, update.id)
             return True
@@ -389,7 +396,7 @@ class Commands:
             await toast("Already sent again")
             return
         await toast("Resuming" if resume else "Sent again")
-        self._scheduler.wake(thread.id)
+        self._scheduler.wake(run.thread_id)
 
 
 def _messages(count: int) -> str:

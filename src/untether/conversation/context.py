@@ -10,6 +10,7 @@ import anyio
 import anyio.to_thread
 
 from ..model import Record
+from ..store.threads import place_name
 
 
 class Project(Record, frozen=True):
@@ -29,8 +30,7 @@ class Where(Record, frozen=True):
 
     @property
     def title(self) -> str:
-        name = self.project or Path(self.cwd).name or self.cwd
-        return f"{name} @{self.branch}" if self.branch else name
+        return place_name(self.cwd, self.project, self.branch)
 
 
 class ContextError(Exception):
@@ -51,7 +51,10 @@ async def resolve(project: Project | None, branch: str | None, home: str) -> Whe
         )
     if not branch:
         return Where(project.path, project.alias)
-    folder = await anyio.to_thread.run_sync(worktree, project, branch)
+    try:
+        folder = await anyio.to_thread.run_sync(worktree, project, branch)
+    except (OSError, ValueError) as error:
+        raise ContextError(f"The worktree for {branch[:100]} could not be made: {error}") from error
     return Where(folder, project.alias, branch)
 
 
@@ -126,7 +129,9 @@ def _exists(path: str, ref: str) -> bool:
 
 def _git(path: str, *args: str) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(["git", "-C", path, *args], capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(
+            ["git", "-C", path, *args], capture_output=True, text=True, errors="replace", timeout=60, check=False
+        )
     except FileNotFoundError as error:
         raise ContextError("git is not installed, so branches cannot be used.") from error
     except subprocess.TimeoutExpired as error:

@@ -13,12 +13,13 @@ from ..model import Allow, Answers, Decision, Deny
 from ..process.driver import Ended
 from ..process.host import WriteFailed
 from ..session import Decide
-from ..store import deliveries, interactions
+from ..store import deliveries, interactions, updates
 from ..store.database import StoreError
 from ..store.interactions import Pending
+from ..store.updates import Update
 from ..text import words
-from ..transport import Priority, Sender
-from . import cards
+from ..transport import Sender
+from . import cards, requests
 from .scheduler import Scheduler
 from .services import Services
 
@@ -41,12 +42,14 @@ class Desk:
         """The request that one of our messages is about."""
         return self.pending(delivery.interaction) if delivery is not None and delivery.interaction else None
 
-    async def decide(self, key: str, decision: Decision, by: Sender, told: Callable[[str], Awaitable[None]]) -> str:
+    async def decide(
+        self, key: str, decision: Decision, by: Sender, told: Callable[[str], Awaitable[None]], update: Update
+    ) -> str:
         """Decide a request: claim it, hand it to the agent, then change its message. Returns what to say of it.
 
-        The claim and the session's input are one commit. What is returned is for a toast: a late, repeated or
-        withdrawn decision says which it was. `told` is called with the toast as soon as the claim counts, before the
-        agent has it.
+        The claim, the session's input and that the update is dealt with are one commit. What is returned is for a
+        toast: a late, repeated or withdrawn decision says which it was. `told` is called with the toast as soon as the
+        claim counts, before the agent has it.
         """
         services = self._services
         pending = self.pending(key)
@@ -62,6 +65,7 @@ class Desk:
             if not interactions.claim(conn, key, decision, name, now):
                 again = interactions.get(conn, key)
                 raise Late(self.late(again or pending))
+            updates.done(conn, update.id)
 
         try:
             receipts = await live.driver.submit(Decide(pending.interaction.id, decision), claim)
@@ -79,23 +83,14 @@ class Desk:
         try:
             for receipt in receipts:
                 await receipt.written()
-            undelivered = False
+            undelivered = not receipts  # the session had no use for it
         except WriteFailed as error:
             log.warning("desk.not_written", key=key, error=str(error))
             undelivered = True
-        await self._retire(decided, name, now, undelivered)
+        await services.persist(lambda conn: requests.retire(conn, decided, name, now, undelivered=undelivered))
+        services.outbox.kick()
+        services.hub.changed()
         return verdict
-
-    async def _retire(self, pending: Pending, by: str, at: float, undelivered: bool) -> None:
-        if pending.delivery_id is None:
-            return
-        card = cards.outcome(pending, by, at, undelivered=undelivered)
-        target = pending.delivery_id
-        await self._services.db.write(
-            lambda conn: deliveries.add_edit(conn, target, card, at, priority=Priority.NOTICE)
-        )
-        self._services.outbox.kick()
-        self._services.hub.changed()
 
     @staticmethod
     def late(pending: Pending) -> str:

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 import anyio
+import structlog
 
 from ..transport import Card, ChatRef
 from .progress import ProgressTracker
 from .services import Services
+
+log = structlog.get_logger(__name__)
 
 
 class Shown(Protocol):
@@ -53,10 +56,13 @@ class ProgressEdits(Generic[R]):
             message_id = await services.outbox.message_id(run.status_delivery)
             if message_id is None or run.done.is_set():
                 continue
-            card = self._card(run)
-            if shown != (run.run_id, card):
-                shown = (run.run_id, card)
-                services.transports[self._chat.transport].paint(self._chat, message_id, card)
+            try:
+                card = self._card(run)
+                if shown != (run.run_id, card):
+                    shown = (run.run_id, card)
+                    services.transports[self._chat.transport].paint(self._chat, message_id, card)
+            except Exception:  # progress is a courtesy: a defect in showing it must not end the run
+                log.exception("progress.not_shown", run=run.run_id)
             # The longer a run, the calmer its message: a chat counts edits like messages.
-            age = services.clock.now() - run.tracker.started
+            age = max(0.0, services.clock.now() - run.tracker.started)
             await services.clock.sleep(min(services.options.min_render_interval + age / 20, 10.0))

@@ -1,6 +1,7 @@
 """The inbox: stores what comes in, then routes it, in order within a chat and side by side across chats.
 
-Taps and control commands do not wait behind messages. An update whose routing was cut three times is parked.
+Taps and control commands do not wait behind messages, but messages wait for the commands that came before them. An
+update whose routing was cut three times is parked.
 `Route` is a function of the router that takes a stored update and the record it holds.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import anyio
 import anyio.abc
@@ -24,6 +26,14 @@ log = structlog.get_logger(__name__)
 _PAUSE_MIN_S, _PAUSE_MAX_S = 1.0, 30.0
 
 Route = Callable[[Update, Inbound], Awaitable[None]]
+
+
+class _Waiting(NamedTuple):
+    """A message in the lane of its chat, and the commands before it that are not done yet."""
+
+    update: Update
+    inbound: Inbound
+    ahead: tuple[anyio.Event, ...]
 
 
 class StoredInbox:
@@ -48,7 +58,8 @@ class StoredInbox:
         self._failed = failed
         self._is_urgent = is_urgent
         self._arrived = anyio.Event()
-        self._lanes: dict[ChatRef, list[tuple[Update, Inbound]]] = {}
+        self._lanes: dict[ChatRef, list[_Waiting]] = {}
+        self._urgent: dict[ChatRef, list[anyio.Event]] = {}  # the commands under way
 
     async def store(self, transport: str, items: Sequence[tuple[str, bytes]]) -> None:
         now = self._clock.now()
@@ -61,9 +72,18 @@ class StoredInbox:
         async with anyio.create_task_group() as tasks:
             while True:
                 self._arrived = anyio.Event()
-                for update in self._db.read(partial(updates.waiting, after=seen)):
+                try:
+                    arrived = self._db.read(partial(updates.waiting, after=seen))
+                except StoreError as error:
+                    log.error("inbox.not_read", error=str(error), next_try_s=_PAUSE_MIN_S)
+                    await self._clock.sleep(_PAUSE_MIN_S)
+                    continue
+                for update in arrived:
                     seen = update.id
-                    await self._sort(update, tasks)
+                    try:
+                        await self._sort(update, tasks)
+                    except StoreError as error:
+                        log.error("inbox.not_stored", update=update.key, error=str(error))  # the next start looks again
                 await self._arrived.wait()
 
     async def _sort(self, update: Update, tasks: anyio.abc.TaskGroup) -> None:
@@ -72,43 +92,52 @@ class StoredInbox:
             return  # a transport that is switched off now: its updates wait for it
         try:
             inbound = transport.decode(update.raw)
-        except ValueError as error:
-            log.warning("inbox.unreadable", update=update.key, error=str(error))
-            inbound = None
-        if inbound is None or not transport.may_act(inbound):
-            try:
-                await self._db.write(lambda conn: updates.done(conn, update.id))
-            except StoreError as error:
-                log.error("inbox.not_stored", update=update.key, error=str(error))  # looked at again at the next start
+            concerns_us = inbound is not None and transport.may_act(inbound)
+        except Exception:
+            # Whatever the outside sent, or a defect of ours: it must not stop what came behind it. It is kept.
+            log.exception("inbox.unreadable", update=update.key)
+            await self._db.write(lambda conn: updates.park(conn, update.id))
             return
-        if isinstance(inbound, TapIn) or self._is_urgent(inbound):
+        if inbound is None or not concerns_us:
+            await self._db.write(lambda conn: updates.done(conn, update.id))
+        elif isinstance(inbound, TapIn):
             tasks.start_soon(self._handle, update, inbound)
-            return
-        lane = self._lanes.get(inbound.chat)
-        if lane is None:
-            self._lanes[inbound.chat] = [(update, inbound)]
-            tasks.start_soon(self._work_off, inbound.chat)
+        elif self._is_urgent(inbound):
+            done = anyio.Event()
+            self._urgent.setdefault(inbound.chat, []).append(done)
+            tasks.start_soon(self._handle_urgent, update, inbound, done)
         else:
-            lane.append((update, inbound))
+            waiting = _Waiting(update, inbound, tuple(self._urgent.get(inbound.chat, ())))
+            lane = self._lanes.setdefault(inbound.chat, [])
+            lane.append(waiting)
+            if len(lane) == 1:
+                tasks.start_soon(self._work_off, inbound.chat)
+
+    async def _handle_urgent(self, update: Update, inbound: Inbound, done: anyio.Event) -> None:
+        try:
+            await self._handle(update, inbound)
+        finally:
+            done.set()
+            self._urgent[inbound.chat].remove(done)
+            if not self._urgent[inbound.chat]:
+                del self._urgent[inbound.chat]
 
     async def _work_off(self, chat: ChatRef) -> None:
         lane = self._lanes[chat]
         while lane:
-            await self._handle(*lane[0])
+            for command in lane[0].ahead:
+                await command.wait()
+            await self._handle(lane[0].update, lane[0].inbound)
             lane.pop(0)
         del self._lanes[chat]
 
-    def following(self, inbound: MessageIn) -> MessageIn | None:
-        """The message that waits behind the one of this chat that is being routed, when it is of the same sender."""
-        lane = self._lanes.get(inbound.chat, [])
-        if len(lane) > 1 and isinstance(lane[1][1], MessageIn) and lane[1][1].sender.id == inbound.sender.id:
-            return lane[1][1]
+    def following(self, inbound: MessageIn, place: int) -> tuple[Update, MessageIn] | None:
+        """What waits at `place` behind the message of this chat that is being routed, when it is of the same sender."""
+        waiting = self._lanes.get(inbound.chat, ())[place : place + 1]
+        for update, other, _ in waiting:
+            if isinstance(other, MessageIn) and other.sender.id == inbound.sender.id:
+                return update, other
         return None
-
-    async def take_following(self, inbound: MessageIn) -> None:
-        """Mark that message as handled: its text went with the one before it."""
-        update, _ = self._lanes[inbound.chat].pop(1)
-        await self._db.write(lambda conn: updates.done(conn, update.id))
 
     async def _handle(self, update: Update, inbound: Inbound) -> None:
         """Route one update. While nothing can be stored it is tried again; that does not count as an attempt."""
@@ -129,18 +158,16 @@ class StoredInbox:
                 log.error("inbox.not_stored", update=update.key, error=str(error), next_try_s=pause)
                 await self._clock.sleep(pause)
                 pause = min(pause * 2, _PAUSE_MAX_S)
-            except anyio.get_cancelled_exc_class():
-                raise
             except Exception:
                 # One message that we cannot handle must not stop the ones behind it. It stays stored: it is tried
                 # again at the next start, and set aside after three times.
                 log.exception("inbox.routing_failed", update=update.key)
-                await self._tell(self._failed, update, inbound)
+                await self._tell_failed(update, inbound)
                 return
 
-    async def _tell(self, tell: Route, update: Update, inbound: Inbound) -> None:
+    async def _tell_failed(self, update: Update, inbound: Inbound) -> None:
         try:
-            await tell(update, inbound)
-        except StoreError as error:
-            # Nothing can be stored, a notice neither; the transports pause and say so.
+            await self._failed(update, inbound)
+        except Exception as error:
+            # Nothing can be stored, a notice neither (the transports pause and say so), or it cannot be worded.
             log.error("inbox.not_told", update=update.key, error=str(error))

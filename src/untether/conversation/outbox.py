@@ -6,6 +6,7 @@ unknown; such a send is repeated once, never more.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping
 
 import anyio
@@ -16,8 +17,10 @@ from ..clock import Clock
 from ..store import deliveries
 from ..store.database import Database, StoreError
 from ..store.deliveries import Delivery
-from ..transport import SendFailed, Transport
+from ..transport import Card, SendFailed, Transport
+from . import cards
 from .hub import Hub
+from .persistence import persist
 
 log = structlog.get_logger(__name__)
 
@@ -33,7 +36,7 @@ class Outbox:
         self._hub = hub
         self._kick = anyio.Event()
         self._busy: set[tuple[str, str]] = set()
-        self._sent: dict[int, anyio.Event] = {}
+        self._some_settled = anyio.Event()
 
     def kick(self) -> None:
         """There may be new rows."""
@@ -44,10 +47,15 @@ class Outbox:
         async with anyio.create_task_group() as tasks:
             while True:
                 self._kick = anyio.Event()
-                for chat in self._db.read(deliveries.chats_with_pending):
-                    if chat not in self._busy and chat[0] in self._transports:
-                        self._busy.add(chat)
-                        tasks.start_soon(self._serve, chat)
+                try:
+                    for chat in self._db.read(deliveries.chats_with_pending):
+                        if chat not in self._busy and chat[0] in self._transports:
+                            self._busy.add(chat)
+                            tasks.start_soon(self._serve, chat)
+                except StoreError as error:
+                    log.error("outbox.store_failed", error=str(error))
+                    await self._clock.sleep(_PAUSE_MIN)
+                    continue
                 await self._kick.wait()
 
     async def flush(self, seconds: float) -> None:
@@ -62,21 +70,23 @@ class Outbox:
         while True:
             row = self._db.read(lambda conn: deliveries.get(conn, delivery_id))
             if row is None or row.state not in ("pending", "sending"):
-                self._sent.pop(delivery_id, None)
                 return row.message_id if row is not None and row.state == "sent" else None
             # Looked at again now and then: a part that never left may be dropped by others.
             with anyio.move_on_after(_LOOK_AGAIN_S):
-                await self._sent.setdefault(delivery_id, anyio.Event()).wait()
+                await self._some_settled.wait()
 
     async def _serve(self, chat: tuple[str, str]) -> None:
         """Send all that a chat has pending, then go."""
         pause = _PAUSE_MIN
         try:
-            while (row := self._db.read(lambda conn: deliveries.next_of_chat(conn, *chat))) is not None:
+            while True:
                 try:
+                    row = self._db.read(lambda conn: deliveries.next_of_chat(conn, *chat))
+                    if row is None:
+                        return
                     wait = await self._deliver(row)
                 except StoreError as error:
-                    log.error("outbox.store_failed", delivery=row.id, error=str(error))
+                    log.error("outbox.store_failed", chat=chat, error=str(error))
                     wait = _PAUSE_MIN
                 if wait is None:
                     pause = _PAUSE_MIN
@@ -91,26 +101,24 @@ class Outbox:
         """Make the call of one row. Returns seconds to wait before the next try, None when it is dealt with."""
         transport = self._transports[row.chat.transport]
         if not await self._db.write(lambda conn: deliveries.sending(conn, row.id)):
-            log.warning("outbox.fate_unknown", delivery=row.id, role=row.role)
-            self._settled(row)
+            log.info("outbox.dropped", delivery=row.id, role=row.role, act=row.act)
+            self._settled()
             return None
         try:
             message_id = await self._call(transport, row)
         except SendFailed as failure:
             return await self._failed(row, failure)
-        except anyio.get_cancelled_exc_class():
+        except StoreError:
             raise
         except Exception as error:
             # A defect in one rendering must not stop everything else that waits for this chat.
             log.exception("outbox.defect", delivery=row.id, role=row.role)
-            detail = f"{type(error).__name__}: {error}"
-            await self._db.write(lambda conn: deliveries.failed(conn, row.id, detail))
-            self._settled(row)
+            await self._give_up(row, SendFailed("refused", f"{type(error).__name__}: {error}"))
             return None
         now = self._clock.now()
-        with anyio.CancelScope(shield=True):
-            await self._db.write(lambda conn: deliveries.sent(conn, row.id, message_id, now))
-        self._settled(row)
+        # It has left: while this cannot be stored nothing else may leave, or it would leave twice.
+        await persist(self._db, self._clock, lambda conn: deliveries.sent(conn, row.id, message_id, now))
+        self._settled()
         return None
 
     async def _call(self, transport: Transport, row: Delivery) -> str | None:
@@ -129,7 +137,7 @@ class Outbox:
 
     async def _failed(self, row: Delivery, failure: SendFailed) -> float | None:
         if failure.kind == "later":
-            await self._db.write(lambda conn: deliveries.not_sent(conn, row.id))
+            await persist(self._db, self._clock, lambda conn: deliveries.not_sent(conn, row.id))
             return failure.retry_after
         if failure.kind == "unknown":
             return 0.0  # the row stays as it is: the next attempt is the last
@@ -142,11 +150,42 @@ class Outbox:
             kind=failure.kind,
             detail=failure.detail,
         )
-        await self._db.write(lambda conn: deliveries.failed(conn, row.id, failure.detail))
-        self._settled(row)
+        await self._give_up(row, failure)
         return None
 
-    def _settled(self, row: Delivery) -> None:
-        if (event := self._sent.pop(row.id, None)) is not None:
-            event.set()
+    async def _give_up(self, row: Delivery, failure: SendFailed) -> None:
+        """It will never arrive. Where a person would miss it, that is told instead."""
+        told = _instead(row, failure)
+
+        def job(conn: sqlite3.Connection) -> None:
+            deliveries.failed(conn, row.id, failure.detail)
+            if row.role == "interaction" and row.act == "send":
+                deliveries.drop_rest(conn, row.group, "a part before it was not delivered")
+            if told is not None:
+                deliveries.add_send(conn, row.chat, [told], "notice", self._clock.now(), run_id=row.run_id)
+
+        await persist(self._db, self._clock, job)
+        self._settled()
+
+    def _settled(self) -> None:
+        self._some_settled.set()
+        self._some_settled = anyio.Event()
         self._hub.changed()
+
+
+def _instead(row: Delivery, failure: SendFailed) -> Card | None:
+    """What to send when a part is refused: buttons never come without the whole content, and no answer goes missing."""
+    if row.act == "edit" and row.role == "status":
+        return row.card  # that a run was interrupted must be seen, also when its status message is gone
+    if row.act != "send" or failure.kind == "gone":
+        return None
+    if row.role == "interaction":
+        return cards.notice(
+            f"✗ A request of the agent could not be shown here: {failure.detail}.",
+            "Answer it in the web console, or stop the run with /cancel.",
+        )
+    if row.role == "answer":
+        return cards.notice(
+            f"✗ An answer could not be shown here: {failure.detail}.", "It is kept, and the web console shows it."
+        )
+    return None

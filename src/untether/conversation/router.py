@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
+import msgspec
 import structlog
 
 from ..model import EngineId, ResumeToken
@@ -26,14 +27,14 @@ from .services import Services
 log = structlog.get_logger(__name__)
 
 MAX_PROMPT = 1_000_000
-_CUT_BY_TELEGRAM = 4000  # a text of about the longest length is probably the first part of a longer one
+_PROBABLY_CUT = 4000  # characters; messengers cut what is longer than about that into several messages
 
 
 class Router:
-    def __init__(self, services: Services, scheduler: Scheduler, the_desk: Desk, commands: Commands) -> None:
+    def __init__(self, services: Services, scheduler: Scheduler, desk: Desk, commands: Commands) -> None:
         self._services = services
         self._scheduler = scheduler
-        self._desk = the_desk
+        self._desk = desk
         self._commands = commands
         self.inbox: StoredInbox | None = None  # set by the composition root; only for joining cut texts
         commands.send_prompt = self._prompt
@@ -75,7 +76,7 @@ class Router:
             "It is tried again when Untether starts next; the log has the details.",
             reply_to=reply_to,
         )
-        await self._commands.tell(inbound.chat, card, None)
+        await self.tell(inbound.chat, card)
 
     # --------------------------------------------------------------------------------------------------- taps
 
@@ -87,7 +88,12 @@ class Router:
             nonlocal answered
             if not answered:
                 answered = True
-                if not await transport.toast(tap, text):
+                try:
+                    in_time = await transport.toast(tap, text)
+                except Exception:  # a toast is a courtesy: what was tapped must be done all the same
+                    log.exception("router.toast_failed", text=text)
+                    return
+                if not in_time:
                     log.info("router.toast_too_late", text=text)
 
         await self._commands.tap(update, tap, toast)
@@ -103,8 +109,8 @@ class Router:
         word = command(message.text)
         if word is not None and await self._commands.run(update, message, *word):
             return
-        message = await self._joined(message)
-        await self._prompt(update, message)
+        message, others = await self._joined(message)
+        await self._prompt(update, message, others)
 
     async def _decide_by_reply(self, update: Update, message: MessageIn, pending: Pending) -> None:
         decided = False
@@ -114,7 +120,7 @@ class Router:
             decided = True
 
         decision = reply_decision(pending, message.text.strip())
-        verdict = await self._desk.decide(pending.key, decision, message.sender, told)
+        verdict = await self._desk.decide(pending.key, decision, message.sender, told, update)
         if not decided:
             await self.tell(message.chat, cards.notice(f"✗ {verdict}.", reply_to=message.message_id), update)
 
@@ -127,32 +133,31 @@ class Router:
         pending = self._desk.of_message(found)
         return pending if pending is not None and pending.state == "open" else None
 
-    async def _joined(self, message: MessageIn) -> MessageIn:
-        """Join a text that the messenger cut into several messages: same sender, one after the other at once."""
-        last = message
-        while self.inbox is not None and len(last.text) >= _CUT_BY_TELEGRAM:
-            following = self.inbox.following(message)
-            if following is None:
-                await self._services.clock.sleep(self._services.options.join_s)
-                following = self.inbox.following(message)
-            if following is None or following.reply_to is not None or command(following.text):
-                break
-            await self.inbox.take_following(message)
-            last = following
-            message = MessageIn(
-                message.chat,
-                message.sender,
-                message.message_id,
-                message.text + following.text,
-                message.date,
-                message.reply_to,
-                (*message.files, *following.files),
-            )
-        return message
+    async def _joined(self, message: MessageIn) -> tuple[MessageIn, list[Update]]:
+        """Join a text that the messenger cut into several messages: same sender, one after the other at once.
 
-    async def _prompt(self, update: Update, message: MessageIn) -> None:
+        Returns the whole and the updates of the further parts, which are handled when the whole is.
+        """
+        last, others = message, list[Update]()
+        while self.inbox is not None and len(last.text) >= _PROBABLY_CUT:
+            found = self.inbox.following(message, 1 + len(others))
+            if found is None:
+                await self._services.clock.sleep(self._services.options.join_s)
+                found = self.inbox.following(message, 1 + len(others))
+            if found is None or found[1].reply_to is not None or command(found[1].text):
+                break
+            update, last = found
+            others.append(update)
+            message = msgspec.structs.replace(
+                message, text=message.text + last.text, files=(*message.files, *last.files)
+            )
+        return message, others
+
+    async def _prompt(self, update: Update, message: MessageIn, others: Sequence[Update] = ()) -> None:
+        """Bring a message to its thread. `others` are the updates that hold the rest of its text."""
         services = self._services
         engines = services.engines
+        message = msgspec.structs.replace(message, text=printable(message.text))
         directives = parse(message.text, engines.ids(), services.projects, self._files_of(message))
         try:
             text = await self._with_files(message, directives.text)
@@ -161,11 +166,15 @@ class Router:
             self._check_text(text)
             thread_of = await self._place(message, directives, resume)
         except (Refused, context.ContextError) as refusal:
-            await self.tell(message.chat, cards.notice(f"✗ {refusal}", reply_to=message.message_id), update)
+            await self.tell(message.chat, cards.notice(f"✗ {refusal}", reply_to=message.message_id), update, *others)
             return
         now = services.clock.now()
 
-        def job(conn: sqlite3.Connection) -> Thread:
+        def job(conn: sqlite3.Connection) -> Thread | None:
+            if not updates.done(conn, update.id):
+                return None  # withdrawn while it was on its way
+            for other in others:
+                updates.done(conn, other.id)
             thread = thread_of(conn)
             waiting = threads.queued(conn, thread.id)
             added = threads.add_message(
@@ -180,29 +189,28 @@ class Router:
                 options={},
             )
             threads.set_chat(conn, message.chat, current=thread.id)
-            updates.done(conn, update.id)
             live = self._scheduler.live(thread.id)
             if waiting or (live is not None and live.active is not None):
-                transport = services.transports[message.chat.transport]
                 card = cards.queued(len(waiting) + 1, message.message_id)
-                (notice,) = deliveries.add_send(conn, message.chat, transport.parts(card), "notice", now)
+                (notice,) = deliveries.add_send(conn, message.chat, [card], "notice", now)
                 threads.set_notice(conn, added.id, notice)
             return thread
 
         thread = await services.db.write(job)
-        services.outbox.kick()
-        self._scheduler.wake(thread.id)
+        if thread is not None:
+            services.outbox.kick()
+            self._scheduler.wake(thread.id)
 
     def _files_of(self, message: MessageIn) -> Callable[[str], bool]:
         """Whether a name is that of a file where this message would be worked on."""
         services = self._services
         continued = self._continued(message)
         bound = services.db.read(lambda conn: threads.chat(conn, message.chat)).project
-        project = services.projects.get(self._default_project(message.chat, bound) or "")
+        project = services.projects.get(services.project_of(message.chat, bound) or "")
         folder = (
             continued.cwd if continued is not None else project.path if project is not None else services.options.home
         )
-        return lambda name: Path(folder, name).exists()
+        return lambda name: os.path.exists(os.path.join(folder, name))
 
     async def _with_files(self, message: MessageIn, text: str) -> str:
         """A text file that comes with a message is part of it; other files are not taken yet, which is said."""
@@ -252,7 +260,7 @@ class Router:
         if continued is not None and not named:
             return lambda conn: continued
         chat = read(lambda conn: threads.chat(conn, ref))
-        project_name = directives.project or self._default_project(ref, chat.project)
+        project_name = directives.project or services.project_of(ref, chat.project)
         branch = directives.branch or (chat.branch if directives.project is None else None)
         project = services.projects.get(project_name) if project_name else None
         if project_name and project is None:
@@ -278,10 +286,6 @@ class Router:
             now=now,
         )
 
-    def _default_project(self, ref: ChatRef, bound: str | None) -> str | None:
-        services = self._services
-        return bound or services.project_of_chat(ref) or services.options.default_project
-
     def _continued(self, message: MessageIn) -> Thread | None:
         """The thread that a message goes on with: that of the message it answers, else the current one of a chat."""
         services = self._services
@@ -297,8 +301,8 @@ class Router:
 
     # --------------------------------------------------------------------------------------------------- words
 
-    async def tell(self, chat: ChatRef, card: Card, update: Update) -> None:
-        await self._commands.tell(chat, card, update)
+    async def tell(self, chat: ChatRef, card: Card, *handled: Update) -> None:
+        await self._commands.tell(chat, card, *handled)
 
 
 class Refused(Exception):

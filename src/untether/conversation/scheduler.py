@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Sequence
+from functools import partial
 
 import anyio
 import anyio.abc
@@ -17,15 +18,19 @@ from ..process.direct import SpawnFailed
 from ..process.driver import Ended
 from ..process.kept import end_leftovers
 from ..runner import PRESPAWN_BLOCKED_KEY, RunOptions
-from ..session import Prompt, StartFacts
+from ..session import ProcessExit, Prompt, StartFacts
 from ..store import deliveries, interactions, runs, threads
+from ..store.database import StoreError
 from ..store.threads import Message, Thread
 from ..transport import Priority
-from . import cards
-from .bridge import LiveProcess, RunView, Withdrawn, hand_over
+from . import cards, requests
+from .bridge import LiveProcess
+from .live_run import LiveRun, Withdrawn, hand_over
 from .services import Services
 
 log = structlog.get_logger(__name__)
+
+_LOOK_AGAIN_S = 1.0  # at an agent that waits for something between turns
 
 
 class Scheduler:
@@ -45,7 +50,9 @@ class Scheduler:
             self._tasks = tasks
             task_status.started()
             for thread_id in self._services.db.read(threads.threads_with_queued):
-                self.wake(thread_id)
+                thread = self._services.db.read(partial(threads.thread, thread_id=thread_id))
+                if thread is not None and thread.chat.transport in self._services.transports:
+                    self.wake(thread_id)  # those of a transport that is switched off now wait for it
             await anyio.sleep_forever()
 
     def wake(self, thread_id: int) -> None:
@@ -65,20 +72,24 @@ class Scheduler:
     def processes(self) -> list[LiveProcess]:
         return list(self._live.values())
 
-    def view(self, run_id: int) -> tuple[LiveProcess, RunView] | None:
+    def view(self, run_id: int) -> tuple[LiveProcess, LiveRun] | None:
         for live in self._live.values():
-            for view in (live.active, *live.runs.values()):
-                if view is not None and view.run_id == run_id:
+            for view in live.opened:
+                if view.run_id == run_id:
                     return live, view
         return None
 
-    async def stop(self, thread_ids: Sequence[int]) -> int:
-        """Stop the running turns of threads; returns how many there were. Always ends."""
-        found = [live for thread_id in thread_ids if (live := self._live.get(thread_id)) and live.active is not None]
+    async def stop(self, thread_ids: Sequence[int]) -> tuple[int, int]:
+        """Stop what goes on in threads. Always ends.
+
+        Returns how many turns were stopped, each of which tells so, and how many agents worked in the background only.
+        """
+        found = [live for thread_id in thread_ids if (live := self._live.get(thread_id)) and not live.idle]
+        turns = sum(live.busy is not None for live in found)
         async with anyio.create_task_group() as tasks:
             for live in found:
                 tasks.start_soon(live.stop)
-        return len(found)
+        return turns, len(found) - turns
 
     # ------------------------------------------------------------------------------------------------- a thread
 
@@ -88,24 +99,38 @@ class Scheduler:
             while True:
                 wake = self._wakes[thread_id] = anyio.Event()
                 live = self._live.get(thread_id)
-                if live is not None and live.active is not None:
-                    await live.active.done.wait()
+                if live is not None and live.busy is not None:
+                    await live.busy.done.wait()
                     continue
                 waiting = self._services.db.read(lambda conn: threads.queued(conn, thread_id))
                 if waiting:
-                    await self.handle_message(thread_id, waiting[0])
+                    await self._bring(thread_id, waiting[0])
                 elif live is None:
                     return
                 else:
                     await self._rest(live, wake)
         finally:
-            self._wakes.pop(thread_id, None)
-            if self._services.db.read(lambda conn: threads.queued(conn, thread_id)):
-                self.wake(thread_id)  # it came between the last look and now
+            del self._wakes[thread_id]
+
+    async def _bring(self, thread_id: int, message: Message) -> None:
+        """Handle a message; a defect on its way to the agent is told and does not stop what follows."""
+        try:
+            await self.handle_message(thread_id, message)
+        except StoreError as error:
+            log.error("message.not_handed_over", message=message.id, error=str(error))
+            await self._services.clock.sleep(1.0)  # it is still queued
+        except Exception as failure:
+            log.exception("message.failed", message=message.id)
+            thread = self._services.db.read(lambda conn: threads.thread(conn, thread_id))
+            if thread is not None:
+                view = LiveRun(message, _title(message.text), self._services.clock.now())
+                what = f"Untether could not hand this message to the agent: {_cause(failure)}"
+                await self._refuse(thread, message, view, "defect", what, "The log has the details.")
 
     async def _rest(self, live: LiveProcess, wake: anyio.Event) -> None:
         """Wait for the next message; an agent that stays idle is let go."""
-        with anyio.move_on_after(self._services.options.idle_close_s):
+        patience = self._services.options.idle_close_s
+        with anyio.move_on_after(patience if live.idle else max(patience, _LOOK_AGAIN_S)):
             async with anyio.create_task_group() as tasks:
                 for event in (wake, live.ended):
                     tasks.start_soon(self._first, event, tasks.cancel_scope)
@@ -122,7 +147,7 @@ class Scheduler:
         """Bring one message to the agent and wait for its run to end."""
         thread = self._services.db.read(lambda conn: threads.thread(conn, thread_id))
         assert thread is not None
-        view = RunView(message, _title(message.text), self._services.clock.now())
+        view = LiveRun(message, _title(message.text), self._services.clock.now())
         prompt = Prompt(message.prompt_id, message.text)
         live = self._live.get(thread_id)
         if live is not None and live.usable:
@@ -142,14 +167,14 @@ class Scheduler:
 
     # ------------------------------------------------------------------------------------------------ a process
 
-    async def _start(self, thread: Thread, message: Message, view: RunView, prompt: Prompt) -> LiveProcess | None:
+    async def _start(self, thread: Thread, message: Message, view: LiveRun, prompt: Prompt) -> LiveProcess | None:
         """Make a process for a thread and hand it the message; None when it was refused, which is told."""
         services = self._services
         engine = services.engines.get(thread.engine)
         if engine is None:
-            await self._refuse(
-                thread, message, view, "engine", f"The engine {thread.engine} is not installed here.", ""
-            )
+            error = f"The engine {thread.engine} is not installed here."
+            advice = f"Install it, or send /new: then {services.engines.default} answers."
+            await self._refuse(thread, message, view, "engine", error, advice)
             return None
         refusal = await engine.runner.check(os.environ)
         if refusal is not None:
@@ -164,8 +189,7 @@ class Scheduler:
             settings=engine.runner.start_settings(RunOptions(**message.options)),
         )
         live = LiveProcess(services, engine, thread, start)
-        live.runs[prompt.id] = view
-        live.active = view
+        live.expect(prompt, view)
 
         def commit(conn: sqlite3.Connection) -> None:
             runs.add_process(conn, start.process_id, thread.id, msgspec.json.encode(start), services.clock.now())
@@ -181,59 +205,75 @@ class Scheduler:
         services.hub.changed()
         self._live[thread.id] = live
         assert self._tasks is not None
-        await self._tasks.start(self._live_out, live, prompt)
+        self._tasks.start_soon(self._live_out, live, prompt)
+        await live.ready.wait()
         return live
 
-    async def _live_out(self, live: LiveProcess, prompt: Prompt, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-        """Hold a process from spawn to end, and close what a failure left open."""
-        told = _Once(task_status)
-        cut = False  # by a stop of the bridge: then the next start tells what was interrupted
-        error, advice = "The agent ended without an answer.", "Send the message again."
+    async def _live_out(self, live: LiveProcess, prompt: Prompt) -> None:
+        """Hold a process from spawn to end, and close what a failure left open.
+
+        A stop of the bridge cuts it short: then the next start tells what was interrupted.
+        """
         try:
-            environ = self._services.environment(live.engine.runner, live.start.process_id)
-            launch = live.engine.runner.launch(live.start, prompt, environ=environ)
-            await live.live(launch, prompt, task_status=told)
+            try:
+                error, advice = await self._lived(live, prompt)
+            finally:
+                if self._live.get(live.thread.id) is live:
+                    del self._live[live.thread.id]
+            await self._close_open(live, error, advice)
+        finally:
+            live.ready.set()
+            live.ended.set()
+            self.wake(live.thread.id)
+
+    async def _lived(self, live: LiveProcess, prompt: Prompt) -> tuple[str, str]:
+        """Spawn the agent and stay until it has ended. What to tell of the runs that it leaves open, and to advise."""
+        engine = live.engine
+        try:
+            environ = self._services.environment(engine.runner, live.start.process_id)
+            await live.live(engine.runner.launch(live.start, prompt, environ=environ), prompt)
         except SpawnFailed as failure:
-            error, advice = str(failure), live.engine.backend.install_cmd or ""
-            advice = f"Install it with: {advice}" if advice else "Check the command in the configuration."
-        except anyio.get_cancelled_exc_class():
-            cut = True
-            raise
+            command = engine.backend.install_cmd
+            return str(failure), f"Install it with: {command}" if command else "Check the command in the configuration."
         except Exception as failure:
             # A defect in one session must not take the other chats down; the run is told as failed, with the facts.
             log.exception("process.failed", process=live.start.process_id)
-            error, advice = f"Untether could not go on with this agent: {failure}", "Send the message again."
-        finally:
-            if self._live.get(live.thread.id) is live:
-                del self._live[live.thread.id]
-            if not cut:
-                await self._close_open(live, error, advice)
-            live.ended.set()
-            told.started()
-            self.wake(live.thread.id)
+            return f"Untether could not go on with this agent: {_cause(failure)}", "Send the message again."
+        return "The agent ended without an answer.", "Send the message again."
 
     async def _close_open(self, live: LiveProcess, error: str, advice: str) -> None:
-        """Fail the runs that the session did not complete (it never began, or it broke)."""
-        views = list(dict.fromkeys([*([live.active] if live.active else []), *live.runs.values()]))
-        for view in views:
+        """Fail the runs that the session did not complete (it never began, or it broke), and close the process."""
+        services = self._services
+        process_id = live.start.process_id
+        for view in tuple(live.opened):
             await self._fail(live.thread, view, error, advice)
+        live.opened.clear()
         live.runs.clear()
         live.active = None
 
+        def close(conn: sqlite3.Connection) -> None:
+            now = services.clock.now()
+            for pending in interactions.open_of_process(conn, process_id):
+                requests.withdraw(conn, pending, now)
+            runs.end_process(conn, process_id, msgspec.json.encode(ProcessExit(note=error)), now)
+
+        await services.persist(close)
+        services.outbox.kick()
+
     async def _fail(
-        self, thread: Thread, view: RunView, error: str, advice: str, usage: dict[str, str] | None = None
+        self, thread: Thread, view: LiveRun, error: str, advice: str, usage: dict[str, str] | None = None
     ) -> None:
         services = self._services
         now = services.clock.now()
-        transport = services.transports[thread.chat.transport]
         card = cards.failure(view.run_id, error, advice, details=False, reply_to=view.reply_to)
+        parts = services.parts(thread.chat, card)
 
         def job(conn: sqlite3.Connection) -> None:
             if not runs.end_run(conn, view.run_id, "failed", now, error=error, advice=advice, usage=usage):
                 return
             if view.message is not None:
                 threads.set_prompt(conn, view.message.prompt_id, "answered")
-            deliveries.add_send(conn, thread.chat, transport.parts(card), "answer", now, run_id=view.run_id)
+            deliveries.add_send(conn, thread.chat, parts, "answer", now, run_id=view.run_id)
             if view.status_delivery is not None:
                 deliveries.add_delete(conn, view.status_delivery, now)
 
@@ -243,7 +283,7 @@ class Scheduler:
         services.hub.changed()
 
     async def _refuse(
-        self, thread: Thread, message: Message, view: RunView, reason: str, error: str, advice: str
+        self, thread: Thread, message: Message, view: LiveRun, reason: str, error: str, advice: str
     ) -> None:
         """The guard said no before anything was spawned. The stored session is kept."""
         services = self._services
@@ -270,7 +310,7 @@ class Scheduler:
 
     async def _end_leftovers(self) -> None:
         """Agents of the last start may still be about after a crash: two would write one session on a resume."""
-        for process_id, _ in self._services.db.read(runs.open_processes):
+        for process_id in self._services.db.read(runs.open_processes):
             folder = self._services.process_folder(process_id)
             ended = await end_leftovers(folder, process_id)
             if ended:
@@ -296,8 +336,13 @@ class Scheduler:
                         deliveries.add_delete(conn, status.id, now)
                     continue
                 self._mark_interrupted(conn, run, status, now)
-            for process_id, _ in runs.open_processes(conn):
-                runs.end_process(conn, process_id, b'{"note":"ended with the bridge"}', now)
+            for pending in interactions.all_open(conn):
+                requests.withdraw(conn, pending, now)
+            for pending in interactions.decided_unshown(conn):
+                requests.retire(conn, pending, pending.decided_by, pending.decided or now)
+            for process_id in runs.open_processes(conn):
+                exit = ProcessExit(note="ended with the bridge")
+                runs.end_process(conn, process_id, msgspec.json.encode(exit), now)
 
         await services.persist(job)
         services.outbox.kick()
@@ -306,26 +351,17 @@ class Scheduler:
         self, conn: sqlite3.Connection, run: runs.Run, status: deliveries.Delivery | None, now: float
     ) -> None:
         card = cards.interrupted(run.id, run.title)
-        if status is not None:
+        if status is not None and status.state not in ("unknown", "failed"):
             deliveries.add_edit(conn, status.id, card, now, priority=Priority.NOTICE)
-        for pending in interactions.of_run(conn, run.id):
-            if interactions.withdraw(conn, pending.key, now) and pending.delivery_id is not None:
-                gone = msgspec.structs.replace(pending, state="withdrawn")
-                deliveries.add_edit(
-                    conn, pending.delivery_id, cards.outcome(gone, "", now), now, priority=Priority.NOTICE
-                )
+        elif (thread := threads.thread(conn, run.thread_id)) is not None:
+            deliveries.add_send(conn, thread.chat, [card], "notice", now, run_id=run.id)
 
 
-class _Once:
-    """A task status that may be told twice."""
-
-    def __init__(self, status: anyio.abc.TaskStatus[None]) -> None:
-        self._status: anyio.abc.TaskStatus[None] | None = status
-
-    def started(self, value: None = None) -> None:
-        if self._status is not None:
-            self._status.started()
-            self._status = None
+def _cause(failure: BaseException) -> BaseException:
+    """What went wrong, without the groups around it."""
+    while isinstance(failure, BaseExceptionGroup) and len(failure.exceptions) == 1:
+        failure = failure.exceptions[0]
+    return failure
 
 
 def _title(text: str) -> str:

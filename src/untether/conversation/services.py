@@ -10,19 +10,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 import structlog
 
 from ..clock import Clock
 from ..model import Record
 from ..runner import Runner
 from ..store import runs, threads
-from ..store.database import Database, StoreError
+from ..store.database import Database
 from ..store.threads import Thread
-from ..transport import ChatRef, Transport
+from ..text.blocks import Code, Markdown
+from ..transport import Card, ChatRef, Transport
 from .context import Project
 from .engines import Engines
 from .hub import Hub
 from .outbox import Outbox
+from .persistence import persist
 
 log = structlog.get_logger(__name__)
 
@@ -68,25 +71,26 @@ class Services:
     """The environment of an agent, from its runner and its process id."""
     new_key: Callable[[], str] = new_key
     new_id: Callable[[], str] = field(default=lambda: str(uuid.uuid4()))
-
     project_chats: Mapping[ChatRef, str] = field(default_factory=dict)
 
-    def project_of_chat(self, chat: ChatRef) -> str | None:
-        """The project whose configuration names this chat."""
-        return self.project_chats.get(ChatRef(chat.transport, chat.chat))
+    def project_of(self, chat: ChatRef, bound: str | None) -> str | None:
+        """The project of a chat: the one bound to it, else the one whose configuration names it, else the default."""
+        return bound or self.project_chats.get(ChatRef(chat.transport, chat.chat)) or self.options.default_project
 
     async def persist(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        """Write what has happened already and must not be refused: while the store has no room, wait, and log it."""
-        pause = 1.0
-        while True:
-            try:
-                return await self.db.write(job)
-            except StoreError as error:
-                if error.kind not in ("full", "locked", "io"):
-                    raise
-                log.error("store.waiting", error=str(error), next_try_s=pause)
-                await self.clock.sleep(pause)
-                pause = min(pause * 2, 30.0)
+        """Write what has happened already and must not be refused; see `persistence.persist`."""
+        return await persist(self.db, self.clock, job)
+
+    def parts(self, chat: ChatRef, card: Card) -> list[Card]:
+        """The messages that a card becomes. A defect in its rendering costs the formatting, never the message."""
+        transport = self.transports.get(chat.transport)
+        if transport is None:
+            return [card]  # it is switched off now; the card leaves when it is back
+        try:
+            return transport.parts(card)
+        except Exception:  # whatever an agent writes may bring out a defect of a renderer
+            log.exception("card.not_rendered", transport=chat.transport, chat=chat.chat)
+            return transport.parts(_unformatted(card))
 
     def thread_of(self, chat: ChatRef, message_id: str) -> Thread | None:
         """The thread of a message; a transport that shows all names runs of every chat as `run:ID`."""
@@ -99,3 +103,8 @@ class Services:
 
     def process_folder(self, process_id: str) -> Path:
         return Path(self.options.state_dir) / "processes" / process_id
+
+
+def _unformatted(card: Card) -> Card:
+    blocks = (Code(block.source) if isinstance(block, Markdown) else block for block in card.blocks)
+    return msgspec.structs.replace(card, blocks=tuple(blocks))

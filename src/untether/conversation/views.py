@@ -7,7 +7,7 @@ from functools import partial
 from typing import Literal
 
 from ..model import Record, Wait
-from ..store import deliveries, interactions, runs, threads
+from ..store import interactions, runs, threads
 from ..store.interactions import Pending
 from ..store.runs import Run
 from ..store.threads import Message, Thread
@@ -81,8 +81,8 @@ class Views:
         thread = self._services.db.read(lambda conn: threads.thread(conn, run.thread_id))
         last = run.error or words.one_line(run.answer, 80)
         if run.state == "running":
-            live = self._scheduler.view(run.id)
-            steps = live[1].tracker.last(1) if live else []
+            found = self._scheduler.view(run.id)
+            steps = found[1].tracker.last(1) if found is not None else []
             last = step_text(steps[0], self._services.clock.now()) if steps else ""
         return RunRow(
             run.id,
@@ -113,10 +113,9 @@ class Views:
         message_id = run.message_id
         message = db.read(lambda conn: threads.message(conn, message_id)) if message_id is not None else None
         asked = tuple(db.read(lambda conn: interactions.of_run(conn, run.id)))
-        live = self._scheduler.view(run.id)
-        if live is not None:
-            process, view = live
-            return RunView(run, message, view.tracker, process.session.waits, asked, view.stopping, alive=True)
+        if (found := self._scheduler.view(run.id)) is not None:
+            live, view = found
+            return RunView(run, message, view.tracker, live.session.waits, asked, view.stopping, alive=True)
         alive = run.process_id is not None and self._scheduler.process(run.process_id) is not None
         return RunView(run, message, self._tracker(run), (), asked, alive=alive)
 
@@ -131,15 +130,10 @@ class Views:
                 self._trackers.popitem(last=False)
         return tracker
 
-    def run_of_delivery(self, delivery_id: int) -> int | None:
-        row = self._services.db.read(lambda conn: deliveries.get(conn, delivery_id))
-        return row.run_id if row is not None else None
-
     def latest_run_of_chat(self, chat: ChatRef) -> int | None:
         """The newest run of the thread that a chat goes on with."""
         current = self._services.db.read(lambda conn: threads.chat(conn, chat)).current
-        return None if current is None else self.latest_run(current)
-
-    def latest_run(self, thread_id: int) -> int | None:
-        found = self._services.db.read(lambda conn: runs.of_thread(conn, thread_id))
+        if current is None:
+            return None
+        found = self._services.db.read(lambda conn: runs.of_thread(conn, current))
         return found[-1].id if found else None

@@ -52,6 +52,22 @@ class Ended(RuntimeError):
     """The process has ended; it takes no more inputs."""
 
 
+class _Taking:
+    """An input on its way: what came of it, and when. It is refused with `Ended` unless it was stored."""
+
+    def __init__(self, item: Input, also: Also | None) -> None:
+        self.item = item
+        self.also = also
+        self.receipts: list[Receipt] = []
+        self.refusal: Exception | None = Ended()
+        self.done = anyio.Event()
+
+    def result(self) -> list[Receipt]:
+        if self.refusal is not None:
+            raise self.refusal
+        return self.receipts
+
+
 class Driver:
     """One live process. `run()` lives as long as the agent; `submit()` may be called from any task meanwhile."""
 
@@ -90,37 +106,61 @@ class Driver:
 
         Started when the beginning is stored and on its way. Cancelling leaves the agent as it is.
         """
-        async with anyio.create_task_group() as tasks:
-            self._tasks = tasks
-            tasks.start_soon(self._keep_time)
-            if begin is not None:
-                await self.submit(begin)
-            task_status.started()
-            async for batch in self.process.batches():
-                await self._feed(batch)
-            exit = await self.process.wait()
-            await self.submit(End(exit))
-            self.finished.set()
-            tasks.cancel_scope.cancel()
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                tasks.start_soon(self._keep_time)
+                if begin is not None:
+                    await self._take_here(begin)
+                task_status.started()
+                async for batch in self.process.batches():
+                    await self._feed(batch)
+                exit = await self.process.wait()
+                await self._take_here(End(exit))
+                self.finished.set()
+                tasks.cancel_scope.cancel()
+        finally:
+            self.ended = True
 
     async def submit(self, item: Input, also: Also | None = None) -> list[Receipt]:
         """Store `item`, apply it, and return receipts of the lines it sends to the agent.
 
-        Raises Ended when the process has ended, and what `also` raised when it refused.
+        Raises Ended when the process has ended, and what storing it or `also` raised. A caller that is cancelled has
+        only given up hearing of it: once stored, an input is also applied, or the fold would differ from what happened.
         """
-        async with self._lock:
-            if self.ended:
-                raise Ended
-            # Once stored an input must also be applied, or the fold would differ from what happened.
-            with anyio.CancelScope(shield=True):
+        if self.ended:
+            raise Ended
+        taking = _Taking(item, also)
+        self._tasks.start_soon(self._take, taking)
+        await taking.done.wait()
+        return taking.result()
+
+    async def _take_here(self, item: Input) -> None:
+        """Take an input of our own, in this task: what goes wrong is raised as it is, and once."""
+        taking = _Taking(item, None)
+        await self._take(taking)
+        taking.result()
+
+    async def _take(self, taking: _Taking) -> None:
+        """Take one input. A session that fails at it ends the run, as one that fails at a line does."""
+        try:
+            async with self._lock:
+                if self.ended:
+                    return
                 now = max(self._now, self._clock.now())
-                self._ordinal = await self._inputs.append(item, self.offset, now, also)
+                try:
+                    self._ordinal = await self._inputs.append(taking.item, self.offset, now, taking.also)
+                except Exception as refusal:  # whatever it is, it is the caller's
+                    taking.refusal = refusal
+                    return
+                taking.refusal = None
                 self._now = now  # only now: a refused input leaves no trace, in time neither
-                if isinstance(item, End):
+                if isinstance(taking.item, End):
                     self.ended = True
-                receipts = await self._handle(apply(self.session, item, now), now)
+                taking.receipts = await self._handle(apply(self.session, taking.item, now), now)
                 await self._effects.settled()
-        return receipts
+        finally:
+            taking.done.set()
 
     async def _feed(self, batch: Sequence[Line]) -> None:
         async with self._lock:
@@ -172,17 +212,16 @@ class Driver:
         async with self._lock:
             if self.ended or self._deadline != deadline:
                 return
-            with anyio.CancelScope(shield=True):
-                now = max(self._now, self._clock.now(), deadline)
-                step = self.session.tick(now)
-                if step.deadline is not None and step.deadline <= now:
-                    step = replace(step, deadline=None)  # it would come at once again, for ever
-                self._set_deadline(step.deadline)
-                if not step.empty:
-                    self._ordinal = await self._inputs.append(Tick(), self.offset, now, None)
-                    self._now = now
-                    await self._handle(step, now)
-                    await self._effects.settled()
+            now = max(self._now, self._clock.now(), deadline)
+            step = self.session.tick(now)
+            if step.deadline is not None and step.deadline <= now:
+                step = replace(step, deadline=None)  # it would come at once again, for ever
+            self._set_deadline(step.deadline)
+            if not step.empty:
+                self._ordinal = await self._inputs.append(Tick(), self.offset, now, None)
+                self._now = now
+                await self._handle(step, now)
+                await self._effects.settled()
 
     def _set_deadline(self, deadline: float | None) -> None:
         if deadline != self._deadline:

@@ -17,8 +17,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from untether.model import Record
-from untether.session import Begin, End, EngineSession, Input, ProcessExit, Prompt, StartFacts, Step, apply
+from ..model import Record
+from ..session import Begin, End, EngineSession, Input, ProcessExit, Prompt, StartFacts, Step, apply
 
 _PROCESS_ID = "recording"
 _PLAIN_PROMPT = Prompt("00000000-0000-4000-8000-000000000000", "(the prompt is not in the recording)")

@@ -25,7 +25,7 @@ from typing import Any
 
 import msgspec
 
-from untether.model import ActionKind
+from ..model import ActionKind
 
 _LONGEST_TITLE = 1_000
 _LONGEST_FACT = 4_000

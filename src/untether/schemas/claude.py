@@ -12,8 +12,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from untether.process.lines import json_part
-
+from ..process.lines import json_part
 from .claude_system import QUIET, SYSTEM, SYSTEM_DECODERS, AnySystem, Part, names
 from .tolerant import Unknown, loads, salvage
 

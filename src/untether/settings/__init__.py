@@ -1,6 +1,6 @@
 """Configuration: `untether.toml` and its overrides, read with `load`, changed with `settings.edit`."""
 
-from untether.settings.errors import ConfigError, Problem
-from untether.settings.load import Settings, default_path, load
+from .errors import ConfigError, Problem
+from .load import Settings, default_path, load
 
 __all__ = ["ConfigError", "Problem", "Settings", "default_path", "load"]

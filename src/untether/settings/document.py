@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 from pydantic import ValidationError
 
-from untether.settings import schema
-from untether.settings.environment import EnvironmentSource
-from untether.settings.errors import ConfigError, Problem
-from untether.settings.keys import KeyPath, Location, join_key, key_lines, line_of, value_at
-from untether.settings.model import FLAT_ENGINES, Root
+from . import schema
+from .environment import EnvironmentSource
+from .errors import ConfigError, Problem
+from .keys import KeyPath, Location, join_key, key_lines, line_of, value_at
+from .model import FLAT_ENGINES, Root
 
 AnyKey = TypeVar("AnyKey", KeyPath, Location)
 

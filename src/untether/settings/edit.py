@@ -14,14 +14,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 from tomlkit.exceptions import TOMLKitError
 
-from untether.redact import MASK, Redactor
-from untether.settings import schema
-from untether.settings.document import Document, known_keys_hint
-from untether.settings.errors import ConfigError, Problem
-from untether.settings.keys import KeyPath, join_key, split_key, value_at
-from untether.settings.load import read_text
-from untether.settings.model import FLAT_ENGINES
-from untether.settings.tomledit import apply, put, remove, says
+from ..redact import MASK, Redactor
+from . import schema
+from .document import Document, known_keys_hint
+from .errors import ConfigError, Problem
+from .keys import KeyPath, join_key, split_key, value_at
+from .load import read_text
+from .model import FLAT_ENGINES
+from .tomledit import apply, put, remove, says
 
 
 class Entry(Struct, frozen=True):

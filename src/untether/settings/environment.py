@@ -8,8 +8,8 @@ from typing import Any, Final
 from pydantic.fields import FieldInfo
 from pydantic_settings import EnvSettingsSource
 
-from untether.settings.keys import Location
-from untether.settings.model import FLAT_ENGINES, Root
+from .keys import Location
+from .model import FLAT_ENGINES, Root
 
 OVERRIDE_PREFIX: Final = "UNTETHER__"
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, overload
 
-from untether.redact import is_secret_name
-from untether.settings.document import Document, suggestion
-from untether.settings.errors import ConfigError, Problem
-from untether.settings.keys import KeyPath
-from untether.settings.model import (
+from ..redact import is_secret_name
+from .document import Document, suggestion
+from .errors import ConfigError, Problem
+from .keys import KeyPath
+from .model import (
     FLAT_ENGINES,
     Claude,
     Demo,

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from untether.redact import is_secret_name
-from untether.settings.keys import KeyPath, Location
-from untether.settings.model import Root
+from ..redact import is_secret_name
+from .keys import KeyPath, Location
+from .model import Root
 
 
 def exists(path: KeyPath) -> bool:

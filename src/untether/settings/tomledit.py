@@ -15,7 +15,7 @@ import tomlkit
 from tomlkit.container import Container
 from tomlkit.items import Item, Table
 
-from untether.settings.keys import KeyPath, join_key, split_tables, value_at
+from .keys import KeyPath, join_key, split_tables, value_at
 
 
 def put(text: str, key: KeyPath, value: Any) -> str:

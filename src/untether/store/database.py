@@ -22,9 +22,9 @@ import structlog
 from anyio import from_thread, to_thread
 from anyio.lowlevel import EventLoopToken, current_token
 
-from untether import faults
-from untether.store import migrate
-from untether.store.migrate import Migration, StoreError, StoreErrorKind, store_error
+from .. import faults
+from . import migrate
+from .migrate import Migration, StoreError, StoreErrorKind, store_error
 
 __all__ = ["Database", "StoreError", "StoreErrorKind"]
 
@@ -81,8 +81,11 @@ class Database:
         self._queue.put(pending)
         try:
             await pending.done.wait()
-        finally:
+        except anyio.get_cancelled_exc_class():
             pending.awaited = False
+            if pending.done.is_set():  # cancelled in the very moment in which it was told
+                _log_unheard(pending)
+            raise
         if pending.error is not None:
             raise pending.error
         return cast(T, pending.result)
@@ -255,9 +258,15 @@ def _wake(group: list[_Job[Any]]) -> None:
     for job in group:
         job.done.set()
     for job in group:
-        if job.error is not None and not job.awaited:
-            with suppress(OSError):  # as above
-                log.warning("store.cancelled_write_failed", error=repr(job.error))
+        if not job.awaited:
+            _log_unheard(job)
+
+
+def _log_unheard(job: _Job[Any]) -> None:
+    """Log the failure of a write whose caller no longer waits."""
+    if job.error is not None:
+        with suppress(OSError):  # the log may be a file on the same full disk
+            log.warning("store.cancelled_write_failed", error=repr(job.error))
 
 
 def _read(connection: sqlite3.Connection, job: Callable[[sqlite3.Connection], T]) -> T:

@@ -14,9 +14,12 @@ from ..transport import Card, ChatRef, Priority
 Role = Literal["status", "answer", "interaction", "notice"]
 Act = Literal["send", "edit", "delete"]
 MAX_ATTEMPTS = 2  # a send whose fate is unknown is repeated once, never more
+MAX_REPEATS = 10  # an edit or a deletion may be repeated without harm
 
 
 class Delivery(Record, frozen=True):
+    """One call to make on a transport: a part to send, or an edit or deletion of the part `target`."""
+
     id: int
     group: int
     chat: ChatRef
@@ -44,7 +47,8 @@ def _delivery(row: Any) -> Delivery:
     return Delivery(row[0], row[1], ChatRef(row[2], row[3], row[4]), row[5], row[6], row[7], card, *row[9:])
 
 
-def _insert(conn: sqlite3.Connection, chat: ChatRef, now: float, **values: Any) -> int:
+def _insert(conn: sqlite3.Connection, chat: ChatRef, now: float, *, group: int | None = None, **values: Any) -> int:
+    """Add a row, as the first of a group of its own when none is given, and return its id."""
     card = values.pop("card", None)
     columns = {
         "transport": chat.transport,
@@ -52,13 +56,15 @@ def _insert(conn: sqlite3.Connection, chat: ChatRef, now: float, **values: Any) 
         "thread": chat.thread,
         "card": None if card is None else msgspec.json.encode(card),
         "created": now,
-        "grp": 0,
+        "grp": group or 0,
         **values,
     }
     names = ", ".join(columns)
     marks = ", ".join("?" * len(columns))
     cursor = conn.execute(f"INSERT INTO deliveries ({names}) VALUES ({marks})", tuple(columns.values()))
     assert cursor.lastrowid is not None
+    if group is None:
+        conn.execute("UPDATE deliveries SET grp = id WHERE id = ?", (cursor.lastrowid,))
     return cursor.lastrowid
 
 
@@ -83,6 +89,7 @@ def add_send(
                 conn,
                 chat,
                 now,
+                group=ids[0] if ids else None,
                 act="send",
                 role=role,
                 priority=priority,
@@ -91,7 +98,6 @@ def add_send(
                 interaction=interaction,
             )
         )
-        conn.execute("UPDATE deliveries SET grp = ? WHERE id = ?", (ids[0], ids[-1]))
     return ids
 
 
@@ -101,7 +107,7 @@ def add_edit(conn: sqlite3.Connection, target: int, card: Card, now: float, *, p
     if sent is None or sent.state == "failed":
         return None
     conn.execute("DELETE FROM deliveries WHERE act = 'edit' AND target = ? AND state = 'pending'", (target,))
-    made = _insert(
+    return _insert(
         conn,
         sent.chat,
         now,
@@ -113,8 +119,6 @@ def add_edit(conn: sqlite3.Connection, target: int, card: Card, now: float, *, p
         run_id=sent.run_id,
         interaction=sent.interaction,
     )
-    conn.execute("UPDATE deliveries SET grp = id WHERE id = ?", (made,))
-    return made
 
 
 def add_delete(conn: sqlite3.Connection, target: int, now: float) -> int | None:
@@ -126,11 +130,9 @@ def add_delete(conn: sqlite3.Connection, target: int, now: float) -> int | None:
         conn.execute("UPDATE deliveries SET state = 'failed', error = 'no longer needed' WHERE id = ?", (target,))
         return None
     conn.execute("DELETE FROM deliveries WHERE act = 'edit' AND target = ? AND state = 'pending'", (target,))
-    made = _insert(
+    return _insert(
         conn, sent.chat, now, act="delete", role=sent.role, priority=Priority.DELETE, target=target, run_id=sent.run_id
     )
-    conn.execute("UPDATE deliveries SET grp = id WHERE id = ?", (made,))
-    return made
 
 
 def get(conn: sqlite3.Connection, delivery_id: int) -> Delivery | None:
@@ -157,9 +159,11 @@ def next_of_chat(conn: sqlite3.Connection, transport: str, chat: str) -> Deliver
 
 
 def sending(conn: sqlite3.Connection, delivery_id: int) -> bool:
-    """About to leave. False when its fate is unknown too often: then it is given up as `unknown`."""
-    (attempts,) = conn.execute("SELECT attempts FROM deliveries WHERE id = ?", (delivery_id,)).fetchone()
-    state = "sending" if attempts < MAX_ATTEMPTS else "unknown"
+    """About to leave. False when it must not: it was dropped, or its fate was unknown too often (then `unknown`)."""
+    row = conn.execute("SELECT state, attempts, act FROM deliveries WHERE id = ?", (delivery_id,)).fetchone()
+    if row is None or row[0] not in ("pending", "sending"):
+        return False
+    state = "sending" if row[1] < (MAX_ATTEMPTS if row[2] == "send" else MAX_REPEATS) else "unknown"
     conn.execute(
         "UPDATE deliveries SET state = ?, attempts = attempts + 1 WHERE id = ?",
         (state, delivery_id),
@@ -183,6 +187,44 @@ def sent(conn: sqlite3.Connection, delivery_id: int, message_id: str | None, now
 
 def failed(conn: sqlite3.Connection, delivery_id: int, error: str) -> None:
     conn.execute("UPDATE deliveries SET state = 'failed', error = ? WHERE id = ?", (error, delivery_id))
+
+
+def drop_rest(conn: sqlite3.Connection, group: int, error: str) -> None:
+    """Parts of a group that have not left yet never will."""
+    conn.execute(
+        "UPDATE deliveries SET state = 'failed', error = ? WHERE grp = ? AND act = 'send' AND state = 'pending'",
+        (error, group),
+    )
+
+
+def adopt(conn: sqlite3.Connection, delivery_id: int, message_id: str, now: float) -> bool:
+    """A part turned up as a message that we did not know of: its fate was unknown. False when we knew it."""
+    part = get(conn, delivery_id)
+    if part is None or of_message(conn, part.chat, message_id) is not None:
+        return False
+    if part.message_id is None:
+        sent(conn, delivery_id, message_id, now)
+    else:  # it was repeated, and both copies arrived
+        copy = _insert(
+            conn,
+            part.chat,
+            now,
+            act="send",
+            role=part.role,
+            priority=part.priority,
+            target=delivery_id,
+            run_id=part.run_id,
+            interaction=part.interaction,
+        )
+        sent(conn, copy, message_id, now)
+    return True
+
+
+def copies(conn: sqlite3.Connection, delivery_id: int) -> list[int]:
+    """Further copies of a part that turned up."""
+    return [
+        row[0] for row in conn.execute("SELECT id FROM deliveries WHERE target = ? AND act = 'send'", (delivery_id,))
+    ]
 
 
 def of_message(conn: sqlite3.Connection, chat: ChatRef, message_id: str) -> Delivery | None:

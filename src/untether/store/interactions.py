@@ -26,24 +26,17 @@ class Pending(Record, frozen=True):
 
 
 _SELECT = (
-    "SELECT key, process_id, run_id, record, state, delivery_id, decision, decided_by, decided, opened"
+    "SELECT key, process_id, run_id, record AS interaction, state, delivery_id, decision, decided_by, decided, opened"
     " FROM interactions"
 )
+_INTERACTION = msgspec.json.Decoder(Interaction)
+_DECISION: msgspec.json.Decoder[Decision] = msgspec.json.Decoder(Decision)
 
 
 def _pending(row: Any) -> Pending:
-    return Pending(
-        row[0],
-        row[1],
-        row[2],
-        msgspec.json.decode(row[3], type=Interaction),
-        row[4],
-        row[5],
-        None if row[6] is None else msgspec.json.decode(row[6], type=Decision),
-        row[7],
-        row[8],
-        row[9],
-    )
+    interaction = _INTERACTION.decode(row["interaction"])
+    decision = None if row["decision"] is None else _DECISION.decode(row["decision"])
+    return Pending(**{**dict(row), "interaction": interaction, "decision": decision})
 
 
 def open_(conn: sqlite3.Connection, key: str, process_id: str, run_id: int, record: Interaction, now: float) -> bool:
@@ -72,6 +65,20 @@ def of_request(conn: sqlite3.Connection, process_id: str, request: str) -> Pendi
 
 def all_open(conn: sqlite3.Connection) -> list[Pending]:
     return [_pending(row) for row in conn.execute(f"{_SELECT} WHERE state = 'open' ORDER BY opened")]
+
+
+def open_of_process(conn: sqlite3.Connection, process_id: str) -> list[Pending]:
+    rows = conn.execute(f"{_SELECT} WHERE process_id = ? AND state = 'open' ORDER BY opened", (process_id,))
+    return [_pending(row) for row in rows]
+
+
+def decided_unshown(conn: sqlite3.Connection) -> list[Pending]:
+    """Those that were decided while no edit of their message tells so."""
+    rows = conn.execute(
+        f"{_SELECT} WHERE state = 'decided' AND delivery_id IS NOT NULL"
+        " AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.target = interactions.delivery_id AND d.act = 'edit')"
+    )
+    return [_pending(row) for row in rows]
 
 
 def of_run(conn: sqlite3.Connection, run_id: int) -> list[Pending]:

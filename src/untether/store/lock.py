@@ -16,7 +16,7 @@ import filelock
 import msgspec
 import structlog
 
-from untether.store.migrate import storage_errors
+from .migrate import storage_errors
 
 log = structlog.get_logger(__name__)
 

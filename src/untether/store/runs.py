@@ -11,6 +11,8 @@ from ..model import Record
 
 
 class Run(Record, frozen=True):
+    """One request to its answer. Times are epoch seconds; offsets are bytes of the process's output."""
+
     id: int
     thread_id: int
     process_id: str | None
@@ -57,8 +59,10 @@ def start_facts(conn: sqlite3.Connection, process_id: str) -> bytes | None:
 
 
 def end_process(conn: sqlite3.Connection, process_id: str, exit: bytes, now: float) -> None:
-    """`exit` is how the agent ended, as JSON."""
-    conn.execute("UPDATE processes SET ended = ?, exit = ? WHERE id = ?", (now, exit.decode(), process_id))
+    """`exit` is how the agent ended, as JSON. A process ends once."""
+    conn.execute(
+        "UPDATE processes SET ended = ?, exit = ? WHERE id = ? AND ended IS NULL", (now, exit.decode(), process_id)
+    )
 
 
 def set_applied(conn: sqlite3.Connection, process_id: str, offset: int, ordinal: int) -> None:
@@ -68,9 +72,9 @@ def set_applied(conn: sqlite3.Connection, process_id: str, offset: int, ordinal:
     )
 
 
-def open_processes(conn: sqlite3.Connection) -> list[tuple[str, int]]:
-    """(process id, thread id) of those not marked as ended."""
-    return [(row[0], row[1]) for row in conn.execute("SELECT id, thread_id FROM processes WHERE ended IS NULL")]
+def open_processes(conn: sqlite3.Connection) -> list[str]:
+    """Ids of those not marked as ended."""
+    return [row[0] for row in conn.execute("SELECT id FROM processes WHERE ended IS NULL")]
 
 
 # ------------------------------------------------------------------------------------------------------- inputs
@@ -117,17 +121,8 @@ def add_run(
     return cursor.lastrowid
 
 
-def attach_process(conn: sqlite3.Connection, run_id: int, process_id: str, began_offset: int) -> None:
-    conn.execute("UPDATE runs SET process_id = ?, began_offset = ? WHERE id = ?", (process_id, began_offset, run_id))
-
-
 def run(conn: sqlite3.Connection, run_id: int) -> Run | None:
     row = conn.execute(f"{_RUN} WHERE id = ?", (run_id,)).fetchone()
-    return None if row is None else _run(row)
-
-
-def run_of_message(conn: sqlite3.Connection, message_id: int) -> Run | None:
-    row = conn.execute(f"{_RUN} WHERE message_id = ? ORDER BY id DESC LIMIT 1", (message_id,)).fetchone()
     return None if row is None else _run(row)
 
 

@@ -19,7 +19,15 @@ class Chat(Record, frozen=True):
     current: int | None = None
 
 
+def place_name(cwd: str, project: str | None, branch: str | None) -> str:
+    """What to call a place where agents work: the project and branch, else the folder's name."""
+    name = project or cwd.rstrip("/").rsplit("/", 1)[-1] or cwd
+    return f"{name} @{branch}" if branch else name
+
+
 class Thread(Record, frozen=True):
+    """A conversation of ours. `session` is the engine's id of it, None before the agent has told one."""
+
     id: int
     chat: ChatRef
     engine: str
@@ -30,12 +38,12 @@ class Thread(Record, frozen=True):
 
     @property
     def where(self) -> str:
-        """What to call its place: the project and branch, else the folder's name."""
-        name = self.project or self.cwd.rstrip("/").rsplit("/", 1)[-1] or self.cwd
-        return f"{name} @{self.branch}" if self.branch else name
+        return place_name(self.cwd, self.project, self.branch)
 
 
 class Message(Record, frozen=True):
+    """A message on its way to an agent; `message_id` is its id in the chat, `created` epoch seconds."""
+
     id: int
     thread_id: int
     prompt_id: str
@@ -170,11 +178,6 @@ def message(conn: sqlite3.Connection, message_row: int) -> Message | None:
     return None if row is None else _message(row)
 
 
-def message_of_prompt(conn: sqlite3.Connection, prompt_id: str) -> Message | None:
-    row = conn.execute(f"{_MESSAGE} WHERE prompt_id = ?", (prompt_id,)).fetchone()
-    return None if row is None else _message(row)
-
-
 def queued(conn: sqlite3.Connection, thread_id: int) -> list[Message]:
     rows = conn.execute(f"{_MESSAGE} WHERE thread_id = ? AND state = 'queued' ORDER BY id", (thread_id,))
     return [_message(row) for row in rows]
@@ -206,19 +209,18 @@ def set_prompt(conn: sqlite3.Connection, prompt_id: str, state: str) -> None:
     )
 
 
-def withdraw_queued(conn: sqlite3.Connection, thread_ids: list[int], before_update: int | None) -> list[Message]:
-    """Withdraw the queued messages of threads, those that came before an update only when one is given."""
-    found = [
-        message
-        for thread_id in thread_ids
-        for message in queued(conn, thread_id)
-        if before_update is None
-        or (conn.execute("SELECT update_id FROM messages WHERE id = ?", (message.id,)).fetchone()[0] or 0)
-        < before_update
-    ]
-    for message in found:
+def withdraw_queued(conn: sqlite3.Connection, thread_ids: list[int], before_update: int) -> list[Message]:
+    """Withdraw the queued messages of threads that came before an update."""
+    withdrawn: list[Message] = []
+    for thread_id in thread_ids:
+        rows = conn.execute(
+            f"{_MESSAGE} WHERE thread_id = ? AND state = 'queued' AND COALESCE(update_id, 0) < ? ORDER BY id",
+            (thread_id, before_update),
+        )
+        withdrawn += [_message(row) for row in rows]
+    for message in withdrawn:
         set_message(conn, message.id, "withdrawn")
-    return found
+    return withdrawn
 
 
 def threads_of_chat(conn: sqlite3.Connection, ref: ChatRef) -> list[int]:

@@ -39,17 +39,25 @@ def waiting(conn: sqlite3.Connection, after: int = 0) -> list[Update]:
 
 
 def begin(conn: sqlite3.Connection, update_id: int) -> bool:
-    """Count one more attempt at routing. False when it had its attempts and is parked now."""
+    """Count one more attempt at routing. False when it had all of them: it is to be told, and then done with."""
     conn.execute("UPDATE updates SET attempts = attempts + 1 WHERE id = ?", (update_id,))
     (attempts,) = conn.execute("SELECT attempts FROM updates WHERE id = ?", (update_id,)).fetchone()
-    if attempts <= MAX_ATTEMPTS:
-        return True
+    return bool(attempts <= MAX_ATTEMPTS)
+
+
+def done(conn: sqlite3.Connection, update_id: int) -> bool:
+    """It is dealt with, or parked when it had all its attempts. False when it was before: handled or withdrawn."""
+    cursor = conn.execute(
+        "UPDATE updates SET state = CASE WHEN attempts > ? THEN 'parked' ELSE 'done' END"
+        " WHERE id = ? AND state = 'stored'",
+        (MAX_ATTEMPTS, update_id),
+    )
+    return cursor.rowcount == 1
+
+
+def park(conn: sqlite3.Connection, update_id: int) -> None:
+    """It cannot be read; it is kept for a person to look at."""
     conn.execute("UPDATE updates SET state = 'parked' WHERE id = ?", (update_id,))
-    return False
-
-
-def done(conn: sqlite3.Connection, update_id: int) -> None:
-    conn.execute("UPDATE updates SET state = 'done' WHERE id = ?", (update_id,))
 
 
 def withdraw_before(conn: sqlite3.Connection, transport: str, before: int, belongs: Callable[[bytes], bool]) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import anyio
+import anyio.abc
 import pytest
 
 from tests.unit.process.agents import launch
@@ -172,12 +173,11 @@ async def driven(folder: Path, source: str = ECHO, line_limit: int = 1 << 20) ->
         driver = Driver(ToySession(), agent, inputs=recorder, effects=recorder, clock=SystemClock())
         live = Live(driver, recorder, anyio.Event())
 
-        async def run() -> None:
-            await driver.run()
+        async def run(task_status: anyio.abc.TaskStatus[None]) -> None:
+            await driver.run(BEGIN, task_status=task_status)
             live.ended.set()
 
-        await driver.submit(BEGIN)
-        tasks.start_soon(run)
+        await tasks.start(run)
         yield live
         tasks.cancel_scope.cancel()
 

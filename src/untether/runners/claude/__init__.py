@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from untether.backends import EngineBackend, EngineConfig
-from untether.runner_context import RunOptions
-
+from ...backends import EngineBackend, EngineConfig
+from ...runner_context import RunOptions
 from . import spawn
 from .forms import CONTROL
 from .runner import ClaudeRunner

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from untether.model import Action, ActionEvent, Wait
-from untether.runners.tool_actions import tool_call
-from untether.schemas.claude import ResultPart, ToolResult, ToolUse
-
+from ...model import Action, ActionEvent, Wait
+from ...schemas.claude import ResultPart, ToolResult, ToolUse
+from ..tool_actions import tool_call
 from .output import Output
 
 _LONGEST_MESSAGE = 500

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from untether.model import Content, InteractionKind
-from untether.schemas.claude import CanUseTool
-from untether.text.diff import FileDiff, edit_diff, write_diff
-
+from ...model import Content, InteractionKind
+from ...schemas.claude import CanUseTool
+from ...text.diff import FileDiff, edit_diff, write_diff
 from .frames import encode
 
 _GENERIC_REASONS = ("this command requires approval",)

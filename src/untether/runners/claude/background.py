@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from untether.model import Wait
-from untether.schemas.claude_system import BackgroundTask, TaskStarted
+from ...model import Wait
+from ...schemas.claude_system import BackgroundTask, TaskStarted
 
 
 class Task:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from untether.schemas.claude import (
+from ...schemas.claude import (
     ControlRequest,
     ControlResponse,
     HookCallback,
@@ -19,8 +19,7 @@ from untether.schemas.claude import (
     RewindFilesRequest,
     decode_initialized,
 )
-from untether.schemas.tolerant import Unknown
-
+from ...schemas.tolerant import Unknown
 from . import frames
 from .output import Output
 

@@ -5,8 +5,8 @@ Control mode keeps stdin open for messages, answers and requests. The one-shot f
 
 from __future__ import annotations
 
-from untether.schemas.claude import KNOWN_MODES
-from untether.session import Capabilities
+from ...schemas.claude import KNOWN_MODES
+from ...session import Capabilities
 
 CONTROL = Capabilities(
     interactive_permissions=True,

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from untether.schemas.tolerant import without_surrogates
-from untether.session import Prompt
+from ...schemas.tolerant import without_surrogates
+from ...session import Prompt
 
 _METHOD_NOT_FOUND = -32601  # JSON-RPC 2.0
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from untether.model import EngineId, ResumeToken, SessionChangedEvent, StartedEvent
-from untether.session import StartFacts
-
+from ...model import EngineId, ResumeToken, SessionChangedEvent, StartedEvent
+from ...session import StartFacts
 from .output import Output
 
 _TOLD_ANEW = frozenset({"model", "permission_mode"})

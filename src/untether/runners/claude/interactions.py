@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from untether.model import (
+from ...model import (
     Allow,
     Answers,
     Choice,
@@ -19,8 +19,7 @@ from untether.model import (
     InteractionKind,
     Wait,
 )
-from untether.schemas.claude import CanUseTool, decode_object
-
+from ...schemas.claude import CanUseTool, decode_object
 from . import frames
 from .asked import Scene, describe
 from .output import Output

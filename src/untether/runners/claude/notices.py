@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from untether.model import Wait
-from untether.schemas.claude import RateLimitInfo
-from untether.schemas.claude_system import ApiRetry, CompactMetadata, Informational, ModelFallback, Status
-
+from ...model import Wait
+from ...schemas.claude import RateLimitInfo
+from ...schemas.claude_system import ApiRetry, CompactMetadata, Informational, ModelFallback, Status
 from .output import Output
 
 _LIMITS = {

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from untether.model import Action, ActionEvent, ActionKind, EngineId, Phase, PromptEvent, UntetherEvent
-from untether.session import Step
+from ...model import Action, ActionEvent, ActionKind, EngineId, Phase, PromptEvent, UntetherEvent
+from ...session import Step
 
 NOTHING = Step()
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from untether.model import EngineId
-
+from ...model import EngineId
 from .actions import Actions
 from .background import Background
 from .control import Control

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from untether.session import Prompt
-
+from ...session import Prompt
 from .output import Output
 
 _CLEARING = ("/clear", "/reset", "/new")

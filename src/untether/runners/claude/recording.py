@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from untether.model import Allow, Answers, Decision, Deny, ResumeToken
-from untether.process.recording import Row
-from untether.session import (
+from ...model import Allow, Answers, Decision, Deny, ResumeToken
+from ...process.recording import Row
+from ...session import (
     Begin,
     Configure,
     Decide,
@@ -22,7 +22,6 @@ from untether.session import (
     SetPermissionMode,
     StartFacts,
 )
-
 from .frames import encode
 
 

@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from untether.exit_text import how_it_ended, last_words
-from untether.schemas.claude import Result
-from untether.session import ProcessExit
+from ...exit_text import how_it_ended, last_words
+from ...schemas.claude import Result
+from ...session import ProcessExit
 
 _ABORTED = ("aborted_streaming", "aborted_tools")
 _RESETS = re.compile(r"resets? (?:at )?(.{1,40}?)\.?$", re.MULTILINE)

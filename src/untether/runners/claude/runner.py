@@ -13,13 +13,13 @@ from typing import Any
 import anyio
 import structlog
 
-from untether.backends import EngineConfig
-from untether.model import EngineId, ResumeToken, UntetherEvent
-from untether.process.direct import DirectProcess, SpawnFailed
-from untether.process.environment import CLAUDE_NAMES, PROCESS_VARIABLE, Names, agent_environment
-from untether.process.host import Launch, Rung
-from untether.process.recording import Dialect
-from untether.runner import (
+from ...backends import EngineConfig
+from ...model import EngineId, ResumeToken, UntetherEvent
+from ...process.direct import DirectProcess, SpawnFailed
+from ...process.environment import CLAUDE_NAMES, PROCESS_VARIABLE, Names, agent_environment
+from ...process.host import Launch, Rung
+from ...process.recording import Dialect
+from ...runner import (
     JsonlStreamState,
     JsonlSubprocessRunner,
     ResumeTokenMixin,
@@ -30,8 +30,7 @@ from untether.runner import (
     run_folder,
     run_options,
 )
-from untether.session import EngineSession, Place, Prompt, StartFacts, Step
-
+from ...session import EngineSession, Place, Prompt, StartFacts, Step
 from . import frames, spawn
 from .forms import CONTROL, ONE_SHOT
 from .recording import ClaudeDialect

@@ -17,10 +17,9 @@ from typing import Literal
 
 from msgspec import DecodeError
 
-from untether.model import Decision, Deny, Wait
-from untether.schemas.claude import Decoded, NotAFrame, System, decode, decode_usual
-from untether.session import CallResult, Capabilities, ProcessExit, Prompt, SessionChange, SetModel, StartFacts, Step
-
+from ...model import Decision, Deny, Wait
+from ...schemas.claude import Decoded, NotAFrame, System, decode, decode_usual
+from ...session import CallResult, Capabilities, ProcessExit, Prompt, SessionChange, SetModel, StartFacts, Step
 from . import frames, results
 from .forms import CONTROL, MODES, ONE_SHOT
 from .output import NOTHING

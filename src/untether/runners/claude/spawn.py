@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from untether.model import ResumeToken
-from untether.process.host import Rung
-
+from ...model import ResumeToken
+from ...process.host import Rung
 from .forms import MODES
 
 INSTALL = "npm install -g @anthropic-ai/claude-code"

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from untether.model import Action, ActionEvent
-from untether.schemas import claude as schema
-from untether.schemas import claude_system as system
-from untether.schemas.claude import SYNTHETIC, Assistant, Text, ToolResult, ToolUse, User
-from untether.schemas.tolerant import Unknown
-
+from ...model import Action, ActionEvent
+from ...schemas import claude as schema
+from ...schemas import claude_system as system
+from ...schemas.claude import SYNTHETIC, Assistant, Text, ToolResult, ToolUse, User
+from ...schemas.tolerant import Unknown
 from . import results
 from .asked import Scene
 from .forms import CANNOT_ASK

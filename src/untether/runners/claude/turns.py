@@ -5,8 +5,7 @@ The first one of a process ends in the run's `CompletedEvent`; each later one is
 
 from __future__ import annotations
 
-from untether.model import CompletedEvent, ResumeToken, TurnEvent, Usage
-
+from ...model import CompletedEvent, ResumeToken, TurnEvent, Usage
 from .output import Output
 from .results import Outcome
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from untether.model import Usage
-from untether.schemas.claude import Result, decode_usage
+from ...model import Usage
+from ...schemas.claude import Result, decode_usage
 
 
 class Totals(NamedTuple):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from untether.backends import EngineBackend, EngineConfig
-from untether.runner_context import RunOptions
-from untether.runners.claude import spawn
-from untether.runners.claude.forms import CONTROL
-
+from ...backends import EngineBackend, EngineConfig
+from ...runner_context import RunOptions
+from ..claude import spawn
+from ..claude.forms import CONTROL
 from .runner import DemoRunner
 
 __all__ = ["BACKEND", "DemoRunner"]

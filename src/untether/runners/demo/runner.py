@@ -6,9 +6,9 @@ import re
 import sys
 from pathlib import Path
 
-from untether.model import EngineId
-from untether.process.environment import Names
-from untether.runners.claude.runner import ClaudeRunner
+from ...model import EngineId
+from ...process.environment import Names
+from ..claude.runner import ClaudeRunner
 
 
 class DemoRunner(ClaudeRunner):

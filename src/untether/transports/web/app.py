@@ -203,8 +203,7 @@ class Console:
         if not _THREAD.fullmatch(thread):
             return await self._not_found(request)
         if (run_id := self._run_of_chat(thread)) is not None:
-            target = f"/run/{run_id}#end"
-            return _goto(request, target)
+            return _goto(request, f"/run/{run_id}#end")
         return self._chat(session, thread, Box())
 
     def _chat(self, session: str, thread: str, box: Box, status: int = 200) -> Response:
@@ -281,7 +280,7 @@ class Console:
             text, error = self._directed(box)
         if not error:
             try:
-                return await self._send(request, session, text, run_id, thread)
+                return await self._send(text, run_id, thread)
             except StoreError as failure:
                 error, status = f"Not sent, nothing was kept. {failure}", 503
         box = box._replace(error=error)
@@ -289,7 +288,7 @@ class Console:
             return self._run(session, run_id, box, status)
         return self._chat(session, thread, box, status) if thread else self._home(session, box, status)
 
-    async def _send(self, request: Request, session: str, text: str, run_id: int | None, thread: str) -> Response:
+    async def _send(self, text: str, run_id: int | None, thread: str) -> Response:
         if run_id is not None:
             page = self.views.page(run_id)
             if page is None:
@@ -330,13 +329,12 @@ class Console:
         if isinstance(form, Response):
             return form
         data, reason, run_id = _text(form, "data"), _text(form, "text").replace("\0", "").strip(), _number(form, "run")
-        back = _text(form, "back")
+        back = _back(form)
         if not data or len(data.encode("utf-8", "replace")) > _LONGEST_DATA:
             return self._trouble(400, "Unknown button", "This button is not known any more. Go back and try again.")
         if reason and data.startswith("i:") and data.endswith(":d"):
             data = f"{data}:{reason[:_LONGEST_REASON]}"
         page = self.views.page(run_id) if run_id is not None else None
-        back = back if _BACK.fullmatch(back) else "/"
         thread = _chat_thread(page.thread) if page is not None else back.removeprefix("/chat/").strip("/")
         token = self.new_key()
         self.toasts.expect(token)
@@ -355,8 +353,7 @@ class Console:
         if isinstance(form, Response):
             return form
         self.notices.remove(_text(form, "id"))
-        back = _text(form, "back")
-        return RedirectResponse(back if _BACK.fullmatch(back) else "/", 303)
+        return RedirectResponse(_back(form), 303)
 
     async def logout(self, request: Request, session: str) -> Response:
         form = await self._checked(request, session)
@@ -434,6 +431,12 @@ async def _form(request: Request) -> FormData:
 def _text(form: FormData, name: str) -> str:
     value = form.get(name, "")
     return value if isinstance(value, str) else ""
+
+
+def _back(form: FormData) -> str:
+    """The page to go back to; only pages of ours count."""
+    back = _text(form, "back")
+    return back if _BACK.fullmatch(back) else "/"
 
 
 def _number(form: FormData, name: str) -> int | None:

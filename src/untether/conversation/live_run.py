@@ -1,0 +1,42 @@
+"""One run while it lives, and the hand-over of the message that it answers."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import anyio
+
+from ..store import deliveries, threads
+from ..store.threads import Message
+from .progress import ProgressTracker
+
+
+class LiveRun:
+    """A run from its beginning to its end: its row, its progress, and its status message."""
+
+    def __init__(self, message: Message | None, title: str, now: float) -> None:
+        self.run_id = 0  # of its row, once there is one
+        self.message = message  # None for a turn that nobody asked for
+        self.title = title
+        self.tracker = ProgressTracker(now)
+        self.status_delivery: int | None = None
+        self.verbose = False
+        self.stopping = False
+        self.began_offset = 0  # bytes of the agent's output before it
+        self.done = anyio.Event()  # its end is committed
+
+    @property
+    def reply_to(self) -> str:
+        return self.message.message_id if self.message else ""
+
+
+class Withdrawn(Exception):
+    """The message was withdrawn before it could be handed over."""
+
+
+def hand_over(conn: sqlite3.Connection, message: Message, now: float) -> None:
+    """A queued message goes to the agent; what says that it is queued goes away. Raises Withdrawn."""
+    if not threads.hand_over(conn, message.id):
+        raise Withdrawn
+    if message.notice is not None:
+        deliveries.add_delete(conn, message.notice, now)
