@@ -129,13 +129,14 @@ class User(Frame, tag="user", frozen=True):
 
 
 class ModelUse(Part, frozen=True, rename="camel"):
-    """Sums over the process, for one model."""
+    """Sums for one model, over the process or since the last result. `cost_usd` is in US dollars."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_input_tokens: int = 0
     cache_creation_input_tokens: int = 0
     context_window: int | None = None
+    cost_usd: float | None = msgspec.field(default=None, name="costUSD")
 
 
 class Origin(Part, frozen=True):
@@ -160,6 +161,7 @@ class Result(Frame, tag="result", frozen=True):
     total_cost_usd: float | None = None
     usage: TokenUse | None = None
     model_usage: dict[str, ModelUse] = msgspec.field(default_factory=dict, name="modelUsage")
+    model_usage_since_last_result: dict[str, ModelUse] = msgspec.field(default_factory=dict)  # from 2.1.332 on
     origin: Origin | None = None
     user_message_uuids: tuple[str, ...] = ()
 
