@@ -2,8 +2,8 @@
 
 `total_cost_usd` and `modelUsage` of a result are sums over the process, sub-agents included. In 2.1.197 they start at 0
 with `--resume`; 2.1.332 goes on counting from the session (recordings resume_other_cwd, cron_after_resume), but states
-the share of each result, `model_usage_since_last_result`, which is used where it comes. The context in use is the input side of the latest call of the main
-conversation.
+the share of each result, `model_usage_since_last_result`, which is used where it comes. The context in use is the input
+side of the latest call of the main conversation.
 """
 
 from __future__ import annotations
