@@ -25,6 +25,8 @@ Toast = Callable[[str], Awaitable[None]]
 
 CONTINUE = "You were interrupted. Go on where you stopped."
 
+_SHOWN_QUEUED = 5  # messages of one thread in /status
+
 
 class Help(Record, frozen=True):
     form: str
@@ -178,8 +180,11 @@ class Commands:
         for run in services.db.read(runs.running):
             lines.append(Line(f"▸ {self._title(run.id)} · {words.duration(now - run.started)}"))
         for thread_id in services.db.read(threads.threads_with_queued):
-            for message in services.db.read(partial(threads.queued, thread_id=thread_id)):
+            for message in services.db.read(partial(threads.queued, thread_id=thread_id, limit=_SHOWN_QUEUED)):
                 lines.append(Line(f"⏳ queued: {words.one_line(message.text, 60)}"))
+            more = services.db.read(partial(threads.count_queued, thread_id=thread_id)) - _SHOWN_QUEUED
+            if more > 0:
+                lines.append(Line(f"⏳ and {more} more behind them"))
         if not lines:
             lines.append(Line("Nothing runs and nothing waits."))
         for transport in services.transports.values():

@@ -97,11 +97,12 @@ class Outbox:
             self._busy.discard(chat)
             self.kick()
 
-    async def _deliver(self, row: Delivery) -> float | None:
+    async def _deliver(self, found: Delivery) -> float | None:
         """Make the call of one row. Returns seconds to wait before the next try, None when it is dealt with."""
-        transport = self._transports[row.chat.transport]
-        if not await self._db.write(lambda conn: deliveries.sending(conn, row.id)):
-            log.info("outbox.dropped", delivery=row.id, role=row.role, act=row.act)
+        transport = self._transports[found.chat.transport]
+        row = await self._db.write(lambda conn: deliveries.sending(conn, found.id))
+        if row is None:
+            log.info("outbox.dropped", delivery=found.id, role=found.role, act=found.act)
             self._settled()
             return None
         try:

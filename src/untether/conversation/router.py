@@ -176,7 +176,7 @@ class Router:
             for other in others:
                 updates.done(conn, other.id)
             thread = thread_of(conn)
-            waiting = threads.queued(conn, thread.id)
+            waiting = threads.count_queued(conn, thread.id)
             added = threads.add_message(
                 conn,
                 thread_id=thread.id,
@@ -191,7 +191,7 @@ class Router:
             threads.set_chat(conn, message.chat, current=thread.id)
             live = self._scheduler.live(thread.id)
             if waiting or (live is not None and live.active is not None):
-                card = cards.queued(len(waiting) + 1, message.message_id)
+                card = cards.queued(waiting + 1, message.message_id)
                 (notice,) = deliveries.add_send(conn, message.chat, [card], "notice", now)
                 threads.set_notice(conn, added.id, notice)
             return thread

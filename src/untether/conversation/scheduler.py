@@ -102,7 +102,7 @@ class Scheduler:
                 if live is not None and live.busy is not None:
                     await live.busy.done.wait()
                     continue
-                waiting = self._services.db.read(lambda conn: threads.queued(conn, thread_id))
+                waiting = self._services.db.read(lambda conn: threads.queued(conn, thread_id, limit=1))
                 if waiting:
                     await self._bring(thread_id, waiting[0])
                 elif live is None:

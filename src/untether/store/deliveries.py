@@ -158,17 +158,17 @@ def next_of_chat(conn: sqlite3.Connection, transport: str, chat: str) -> Deliver
     return None if row is None else _delivery(row)
 
 
-def sending(conn: sqlite3.Connection, delivery_id: int) -> bool:
-    """About to leave. False when it must not: it was dropped, or its fate was unknown too often (then `unknown`)."""
-    row = conn.execute("SELECT state, attempts, act FROM deliveries WHERE id = ?", (delivery_id,)).fetchone()
-    if row is None or row[0] not in ("pending", "sending"):
-        return False
-    state = "sending" if row[1] < (MAX_ATTEMPTS if row[2] == "send" else MAX_REPEATS) else "unknown"
-    conn.execute(
-        "UPDATE deliveries SET state = ?, attempts = attempts + 1 WHERE id = ?",
-        (state, delivery_id),
-    )
-    return state == "sending"
+def sending(conn: sqlite3.Connection, delivery_id: int) -> Delivery | None:
+    """About to leave: the row as it is now, for it may have been replaced since it was looked up.
+
+    None when it must not leave: it was dropped, or its fate was unknown too often (then it is given up as `unknown`).
+    """
+    row = get(conn, delivery_id)
+    if row is None or row.state not in ("pending", "sending"):
+        return None
+    state = "sending" if row.attempts < (MAX_ATTEMPTS if row.act == "send" else MAX_REPEATS) else "unknown"
+    conn.execute("UPDATE deliveries SET state = ?, attempts = attempts + 1 WHERE id = ?", (state, delivery_id))
+    return row if state == "sending" else None
 
 
 def not_sent(conn: sqlite3.Connection, delivery_id: int) -> None:

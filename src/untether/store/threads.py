@@ -178,9 +178,17 @@ def message(conn: sqlite3.Connection, message_row: int) -> Message | None:
     return None if row is None else _message(row)
 
 
-def queued(conn: sqlite3.Connection, thread_id: int) -> list[Message]:
-    rows = conn.execute(f"{_MESSAGE} WHERE thread_id = ? AND state = 'queued' ORDER BY id", (thread_id,))
+def queued(conn: sqlite3.Connection, thread_id: int, limit: int = -1) -> list[Message]:
+    """The queued messages of a thread, in order; the first `limit` of them when it is not negative."""
+    rows = conn.execute(f"{_MESSAGE} WHERE thread_id = ? AND state = 'queued' ORDER BY id LIMIT ?", (thread_id, limit))
     return [_message(row) for row in rows]
+
+
+def count_queued(conn: sqlite3.Connection, thread_id: int) -> int:
+    (count,) = conn.execute(
+        "SELECT COUNT(*) FROM messages WHERE thread_id = ? AND state = 'queued'", (thread_id,)
+    ).fetchone()
+    return int(count)
 
 
 def threads_with_queued(conn: sqlite3.Connection) -> list[int]:

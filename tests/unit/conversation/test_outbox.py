@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import sqlite3
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -109,9 +111,9 @@ async def test_an_unknown_fate_is_repeated_once_and_never_more(tmp_path: Path) -
     async with world(tmp_path) as w:
         w.chat.failures = [SendFailed("unknown", "connection lost"), SendFailed("unknown", "connection lost")]
         (sent,) = await w.add("answer")
-        for _ in range(2):
+        for pause in (1.0, 2.0):
             await w.clock.wait_for_sleepers()
-            await w.clock.advance(60.0)
+            await w.clock.advance(pause)
         assert await w.outbox.message_id(sent) is None
         assert w.state(sent) == "unknown"
         assert w.texts == []
@@ -159,3 +161,90 @@ def test_cards_survive_the_store() -> None:
 
     card = cards.failure(3, "It broke.", "Try again.", details=True, so_far="half an *answer*")
     assert msgspec.json.decode(msgspec.json.encode(card), type=Card) == card
+
+
+async def test_an_edit_that_is_replaced_at_the_last_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row that is about to leave is gone when its turn comes: the newer one leaves, and nothing breaks."""
+    async with world(tmp_path, running=False) as w:
+        write, count = w.db.write, 0
+
+        async def edit(text: str) -> None:
+            await write(lambda conn: deliveries.add_edit(conn, sent, cards.notice(text), 0.0, priority=2))
+
+        async def replace_it(job: Callable[[sqlite3.Connection], Any]) -> Any:
+            nonlocal count
+            count += 1
+            if count == 3:  # after the two of the message itself
+                await edit("second")
+            return await write(job)
+
+        (sent,) = await w.add("question")
+        await edit("first")
+        monkeypatch.setattr(w.db, "write", replace_it)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(w.outbox.run)
+            await w.chat.until(lambda: w.texts == ["second"])
+            (other,) = await w.add("still serving")
+            assert await w.outbox.message_id(other) is not None
+            tasks.cancel_scope.cancel()
+
+
+async def test_what_is_dropped_at_the_last_moment_does_not_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(tmp_path, running=False) as w:
+        write, dropped = w.db.write, False
+
+        async def drop_it(job: Callable[[sqlite3.Connection], Any]) -> Any:
+            nonlocal dropped
+            if not dropped:
+                dropped = True
+                await write(lambda conn: deliveries.add_delete(conn, sent, 0.0))
+            return await write(job)
+
+        (sent,) = await w.add("⏳ queued, 1st")
+        (other,) = await w.add("what follows")
+        monkeypatch.setattr(w.db, "write", drop_it)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(w.outbox.run)
+            assert await w.outbox.message_id(sent) is None
+            assert await w.outbox.message_id(other) is not None
+            tasks.cancel_scope.cancel()
+        assert w.texts == ["what follows"]
+
+
+async def test_a_deletion_of_unknown_fate_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world(tmp_path) as w:
+        (sent,) = await w.add("▸ status")
+        await w.outbox.message_id(sent)
+        delete, left = w.chat.delete, 4
+
+        async def unsure(chat: ChatRef, message_id: str) -> None:
+            nonlocal left
+            if left := left - 1:
+                raise SendFailed("unknown", "connection lost")
+            await delete(chat, message_id)
+
+        monkeypatch.setattr(w.chat, "delete", unsure)
+        await w.db.write(lambda conn: deliveries.add_delete(conn, sent, 0.0))
+        w.outbox.kick()
+        for pause in (1.0, 2.0, 4.0):  # to the second: a longer step could wake it twice
+            await w.clock.wait_for_sleepers()
+            await w.clock.advance(pause)
+        await w.chat.until(lambda: w.chat.messages[0].deleted)
+
+
+async def test_what_must_be_seen_is_sent_when_its_message_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(tmp_path) as w:
+        (sent,) = await w.add("▸ status", role="status")
+        await w.outbox.message_id(sent)
+
+        async def gone(*_: object) -> None:
+            raise SendFailed("gone", "message to edit not found")
+
+        monkeypatch.setattr(w.chat, "edit", gone)
+        await w.db.write(lambda conn: deliveries.add_edit(conn, sent, cards.interrupted(1, "fix it"), 0.0, priority=2))
+        w.outbox.kick()
+        await w.chat.shown("■ Interrupted", "fix it", button="Resume")
