@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +51,9 @@ class Shown(msgspec.Struct):
 class FakeChat:
     """Implements `Transport`. `failures` are raised by the next sends, one each."""
 
-    name = "fake"
-    shows_all = False
-
-    def __init__(self) -> None:
+    def __init__(self, name: str = "fake", *, shows_all: bool = False) -> None:
+        self.name = name
+        self.shows_all = shows_all
         self.messages: list[Shown] = []
         self.toasts: list[str] = []
         self.failures: list[SendFailed] = []
@@ -127,19 +127,19 @@ class FakeChat:
         """Send a message and return its id; it is stored when this returns."""
         message_id = f"u{next(self._ids)}"
         reply = ReplyTo(reply_to.message_id, reply_to.text, ours=True) if reply_to else None
-        message = MessageIn(ChatRef("fake", chat), by, message_id, text, 0.0, reply, files)
+        message = MessageIn(ChatRef(self.name, chat), by, message_id, text, 0.0, reply, files)
         await self._store(message, key)
         return message_id
 
     async def tap(self, shown: Shown, label: str, *, by: Sender = ANN, chat: str = "1") -> None:
         data = next(b.data for row in shown.card.buttons for b in row if b.label == label)
-        await self._store(TapIn(ChatRef("fake", chat), by, shown.message_id, data, "token"), None)
+        await self._store(TapIn(ChatRef(self.name, chat), by, shown.message_id, data, "token"), None)
 
     async def _store(self, inbound: Inbound, key: str | None) -> None:
         if self.inbox is None:
             await self.until(lambda: self.inbox is not None)
         assert self.inbox is not None
-        await self.inbox.store("fake", [(key or f"k{next(self._keys)}", msgspec.json.encode(inbound))])
+        await self.inbox.store(self.name, [(key or f"k{next(self._keys)}", msgspec.json.encode(inbound))])
 
     # ---------------------------------------------------------------------------------------------------- waiting
 
@@ -190,6 +190,10 @@ def engines_for(config: Mapping[str, Any] | None = None) -> Engines:
     return Engines({"demo": Engine("demo", BACKEND, runner, "built in")}, "demo")
 
 
+def _receives(chat: FakeChat, office: Office) -> bool:
+    return chat.inbox is office.inbox
+
+
 @asynccontextmanager
 async def office_with(
     folder: Path,
@@ -197,6 +201,7 @@ async def office_with(
     *,
     engines: Engines | None = None,
     projects: Mapping[str, Project] | None = None,
+    others: Sequence[FakeChat] = (),
     **options: Any,
 ) -> AsyncIterator[Office]:
     """A running office on the state of `folder`; the same folder again is a restart."""
@@ -211,22 +216,24 @@ async def office_with(
 
     async with Database(folder / "untether.db", migrations=load_migrations()) as db:
         values = {"state_dir": str(folder), "home": str(home), "min_render_interval": 0.0, "join_s": 0.05, **options}
+        transports = {one.name: one for one in (chat, *others)}
         services = Services(
             db=db,
             clock=clock,
             options=Options(**values),
             projects=projects or {},
-            transports={"fake": chat},
+            transports=transports,
             engines=engines or engines_for(),
-            outbox=Outbox(db, {"fake": chat}, clock, hub),
+            outbox=Outbox(db, transports, clock, hub),
             hub=hub,
             environment=environment,
         )
         office = Office(services)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(office.run)
-            tasks.start_soon(chat.run, office.inbox)
-            tasks.start_soon(chat.follow, hub)
-            await chat.until(lambda: chat.inbox is office.inbox)
+            for one in (chat, *others):
+                tasks.start_soon(one.run, office.inbox)
+                tasks.start_soon(one.follow, hub)
+                await one.until(partial(_receives, one, office))
             yield office
             tasks.cancel_scope.cancel()

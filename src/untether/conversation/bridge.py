@@ -35,7 +35,7 @@ from ..store import deliveries, interactions, runs, threads
 from ..store.database import StoreError
 from ..store.threads import Message, Thread
 from ..text import words
-from ..transport import Card
+from ..transport import Card, ChatRef
 from . import cards, requests
 from .edits import ProgressEdits
 from .engines import CANNOT_ASK, Engine
@@ -67,7 +67,7 @@ class LiveProcess:
         self.ready = anyio.Event()  # the agent has its first message, or there is no agent
         self.ended = anyio.Event()
         self.driver: Driver | None = None
-        self.edits = ProgressEdits(services, thread.chat, lambda: self.active, self.status_card)
+        self.edits = ProgressEdits(services, lambda: self.active, self.status_card)
         self._closing = False
 
     # -------------------------------------------------------------------------------------------------- life
@@ -172,7 +172,7 @@ class LiveProcess:
         )
         log.info("run.started", run=view.run_id, engine=self.engine.id, where=self.thread.where)
         card = self.status_card(view)
-        (view.status_delivery,) = deliveries.add_send(conn, self.thread.chat, [card], "status", now, run_id=view.run_id)
+        (view.status_delivery,) = deliveries.add_send(conn, view.chat, [card], "status", now, run_id=view.run_id)
 
     async def stop(self) -> None:
         """End the running turn: by an interrupt when the engine has one, by signals when that does not help.
@@ -287,7 +287,8 @@ class LiveProcess:
                 return
         if event.prompts:
             return
-        view = LiveRun(None, event.reason or "the agent went on by itself", now)
+        chat = self.last.chat if self.last is not None else self.thread.chat
+        view = LiveRun(None, chat, event.reason or "the agent went on by itself", now)
         view.tracker.meta.update(self.meta)
         view.began_offset = place.offset
         self.active = view
@@ -326,7 +327,8 @@ class LiveProcess:
 
     def _ask(self, conn: sqlite3.Connection, event: InteractionEvent, view: LiveRun, now: float) -> None:
         process_id = self.start.process_id
-        requests.ask(conn, self.services, self.thread, process_id, view.run_id, event.interaction, now)
+        where = self.thread.where
+        requests.ask(conn, self.services, view.chat, where, process_id, view.run_id, event.interaction, now)
 
     def _withdraw(self, conn: sqlite3.Connection, request: str, now: float) -> None:
         pending = interactions.of_request(conn, self.start.process_id, request)
@@ -387,8 +389,8 @@ class LiveProcess:
         if view.message is not None:
             threads.set_prompt(conn, view.message.prompt_id, "answered")
         if answering:
-            parts = self.services.parts(self.thread.chat, self._answer_card(view, event, usage, model, now))
-            deliveries.add_send(conn, self.thread.chat, parts, "answer", now, run_id=view.run_id)
+            parts = self.services.parts(view.chat, self._answer_card(view, event, usage, model, now))
+            deliveries.add_send(conn, view.chat, parts, "answer", now, run_id=view.run_id)
         if view.status_delivery is not None:
             deliveries.add_delete(conn, view.status_delivery, now)
 
@@ -396,7 +398,7 @@ class LiveProcess:
         self, view: LiveRun, event: CompletedEvent | TurnEvent, usage: dict[str, Any], model: str, now: float
     ) -> Card:
         took = now - view.tracker.started
-        resume = self._resume_line()
+        resume = self._resume_line(view.chat)
         if event.outcome == "stopped":
             return cards.stopped(took, event.answer, resume=resume, reply_to=view.reply_to)
         if not event.ok:
@@ -414,9 +416,9 @@ class LiveProcess:
         small = cards.footer(took, view.tracker.count, model, usage, mode)
         return cards.answer(event.answer, small, resume=resume, reply_to=view.reply_to)
 
-    def _resume_line(self) -> str:
+    def _resume_line(self, chat: ChatRef) -> str:
         options = self.services.options
-        if not options.show_resume_line or self.thread.chat.transport not in options.stateless or not self.resume:
+        if not options.show_resume_line or chat.transport not in options.stateless or not self.resume:
             return ""
         return self.engine.runner.format_resume(self.resume).strip("`")
 

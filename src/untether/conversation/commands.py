@@ -386,6 +386,7 @@ class Commands:
             threads.add_message(
                 conn,
                 thread_id=run.thread_id,
+                chat=message.chat if message is not None else tap.chat,
                 update_id=update.id,
                 prompt_id=services.new_id(),
                 message_id=message.message_id if message is not None else "",

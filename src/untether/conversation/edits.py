@@ -20,6 +20,7 @@ class Shown(Protocol):
 
     run_id: int
     status_delivery: int | None
+    chat: ChatRef
     tracker: ProgressTracker
     done: anyio.Event
 
@@ -30,11 +31,8 @@ R = TypeVar("R", bound=Shown)
 class ProgressEdits(Generic[R]):
     """Paints one message a run: soon after a change, and now and then for the clock. The newest state wins."""
 
-    def __init__(
-        self, services: Services, chat: ChatRef, active: Callable[[], R | None], card: Callable[[R], Card]
-    ) -> None:
+    def __init__(self, services: Services, active: Callable[[], R | None], card: Callable[[R], Card]) -> None:
         self._services = services
-        self._chat = chat
         self._active = active
         self._card = card
         self._changed = anyio.Event()
@@ -60,7 +58,7 @@ class ProgressEdits(Generic[R]):
                 card = self._card(run)
                 if shown != (run.run_id, card):
                     shown = (run.run_id, card)
-                    services.transports[self._chat.transport].paint(self._chat, message_id, card)
+                    services.transports[run.chat.transport].paint(run.chat, message_id, card)
             except Exception:  # progress is a courtesy: a defect in showing it must not end the run
                 log.exception("progress.not_shown", run=run.run_id)
             # The longer a run, the calmer its message: a chat counts edits like messages.

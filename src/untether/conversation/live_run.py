@@ -8,15 +8,17 @@ import anyio
 
 from ..store import deliveries, threads
 from ..store.threads import Message
+from ..transport import ChatRef
 from .progress import ProgressTracker
 
 
 class LiveRun:
     """A run from its beginning to its end: its row, its progress, and its status message."""
 
-    def __init__(self, message: Message | None, title: str, now: float) -> None:
+    def __init__(self, message: Message | None, chat: ChatRef, title: str, now: float) -> None:
         self.run_id = 0  # of its row, once there is one
         self.message = message  # None for a turn that nobody asked for
+        self.chat = chat  # where all of it is told: the chat that asked, whichever chat the thread began in
         self.title = title
         self.tracker = ProgressTracker(now)
         self.status_delivery: int | None = None

@@ -12,8 +12,7 @@ import msgspec
 from ..model import Interaction
 from ..store import deliveries, interactions
 from ..store.interactions import Pending
-from ..store.threads import Thread
-from ..transport import Priority
+from ..transport import ChatRef, Priority
 from . import cards
 from .services import Services
 
@@ -21,7 +20,8 @@ from .services import Services
 def ask(
     conn: sqlite3.Connection,
     services: Services,
-    thread: Thread,
+    chat: ChatRef,
+    where: str,
     process_id: str,
     run_id: int,
     interaction: Interaction,
@@ -31,8 +31,8 @@ def ask(
     key = services.new_key()
     if not interactions.open_(conn, key, process_id, run_id, interaction, now):
         return
-    parts = services.parts(thread.chat, cards.asked(key, interaction, thread.where))
-    ids = deliveries.add_send(conn, thread.chat, parts, "interaction", now, run_id=run_id, interaction=key)
+    parts = services.parts(chat, cards.asked(key, interaction, where))
+    ids = deliveries.add_send(conn, chat, parts, "interaction", now, run_id=run_id, interaction=key)
     interactions.set_delivery(conn, key, ids[-1])
 
 

@@ -180,6 +180,7 @@ class Router:
             added = threads.add_message(
                 conn,
                 thread_id=thread.id,
+                chat=message.chat,
                 update_id=update.id,
                 prompt_id=services.new_id(),
                 message_id=message.message_id,

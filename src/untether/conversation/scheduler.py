@@ -50,8 +50,8 @@ class Scheduler:
             self._tasks = tasks
             task_status.started()
             for thread_id in self._services.db.read(threads.threads_with_queued):
-                thread = self._services.db.read(partial(threads.thread, thread_id=thread_id))
-                if thread is not None and thread.chat.transport in self._services.transports:
+                (first,) = self._services.db.read(partial(threads.queued, thread_id=thread_id, limit=1))
+                if first.chat.transport in self._services.transports:
                     self.wake(thread_id)  # those of a transport that is switched off now wait for it
             await anyio.sleep_forever()
 
@@ -123,7 +123,7 @@ class Scheduler:
             log.exception("message.failed", message=message.id)
             thread = self._services.db.read(lambda conn: threads.thread(conn, thread_id))
             if thread is not None:
-                view = LiveRun(message, _title(message.text), self._services.clock.now())
+                view = LiveRun(message, message.chat, _title(message.text), self._services.clock.now())
                 what = f"Untether could not hand this message to the agent: {_cause(failure)}"
                 await self._refuse(thread, message, view, "defect", what, "The log has the details.")
 
@@ -147,7 +147,7 @@ class Scheduler:
         """Bring one message to the agent and wait for its run to end."""
         thread = self._services.db.read(lambda conn: threads.thread(conn, thread_id))
         assert thread is not None
-        view = LiveRun(message, _title(message.text), self._services.clock.now())
+        view = LiveRun(message, message.chat, _title(message.text), self._services.clock.now())
         prompt = Prompt(message.prompt_id, message.text)
         live = self._live.get(thread_id)
         if live is not None and live.usable:
@@ -266,14 +266,14 @@ class Scheduler:
         services = self._services
         now = services.clock.now()
         card = cards.failure(view.run_id, error, advice, details=False, reply_to=view.reply_to)
-        parts = services.parts(thread.chat, card)
+        parts = services.parts(view.chat, card)
 
         def job(conn: sqlite3.Connection) -> None:
             if not runs.end_run(conn, view.run_id, "failed", now, error=error, advice=advice, usage=usage):
                 return
             if view.message is not None:
                 threads.set_prompt(conn, view.message.prompt_id, "answered")
-            deliveries.add_send(conn, thread.chat, parts, "answer", now, run_id=view.run_id)
+            deliveries.add_send(conn, view.chat, parts, "answer", now, run_id=view.run_id)
             if view.status_delivery is not None:
                 deliveries.add_delete(conn, view.status_delivery, now)
 
@@ -335,7 +335,7 @@ class Scheduler:
                     if status is not None:
                         deliveries.add_delete(conn, status.id, now)
                     continue
-                self._mark_interrupted(conn, run, status, now)
+                self._mark_interrupted(conn, run, message, status, now)
             for pending in interactions.all_open(conn):
                 requests.withdraw(conn, pending, now)
             for pending in interactions.decided_unshown(conn):
@@ -348,13 +348,19 @@ class Scheduler:
         services.outbox.kick()
 
     def _mark_interrupted(
-        self, conn: sqlite3.Connection, run: runs.Run, status: deliveries.Delivery | None, now: float
+        self,
+        conn: sqlite3.Connection,
+        run: runs.Run,
+        message: Message | None,
+        status: deliveries.Delivery | None,
+        now: float,
     ) -> None:
         card = cards.interrupted(run.id, run.title)
         if status is not None and status.state not in ("unknown", "failed"):
             deliveries.add_edit(conn, status.id, card, now, priority=Priority.NOTICE)
         elif (thread := threads.thread(conn, run.thread_id)) is not None:
-            deliveries.add_send(conn, thread.chat, [card], "notice", now, run_id=run.id)
+            chat = message.chat if message is not None else thread.chat
+            deliveries.add_send(conn, chat, [card], "notice", now, run_id=run.id)
 
 
 def _cause(failure: BaseException) -> BaseException:

@@ -42,10 +42,12 @@ class Thread(Record, frozen=True):
 
 
 class Message(Record, frozen=True):
-    """A message on its way to an agent; `message_id` is its id in the chat, `created` epoch seconds."""
+    """A message on its way to an agent. `chat` is where it was written and where it is answered, which may be another
+    one than its thread's; `message_id` is its id there. `created` is in epoch seconds."""
 
     id: int
     thread_id: int
+    chat: ChatRef
     prompt_id: str
     message_id: str
     sender: str
@@ -111,8 +113,8 @@ def of_message(conn: sqlite3.Connection, ref: ChatRef, message_id: str) -> Threa
             (ref.transport, ref.chat, message_id),
         ).fetchone()
         or conn.execute(
-            "SELECT m.thread_id FROM messages m JOIN threads t ON t.id = m.thread_id"
-            " WHERE t.transport = ? AND t.chat = ? AND m.message_id = ? ORDER BY m.id DESC LIMIT 1",
+            "SELECT thread_id FROM messages WHERE transport = ? AND chat = ? AND message_id = ?"
+            " ORDER BY id DESC LIMIT 1",
             (ref.transport, ref.chat, message_id),
         ).fetchone()
     )
@@ -145,17 +147,23 @@ def set_session(conn: sqlite3.Connection, thread_id: int, session: str) -> None:
 
 # ----------------------------------------------------------------------------------------------------- messages
 
-_MESSAGE = "SELECT id, thread_id, prompt_id, message_id, sender, text, state, created, notice, options FROM messages"
+_MESSAGE = (
+    "SELECT id, thread_id, transport, chat, topic, prompt_id, message_id, sender, text, state, created, notice, options"
+    " FROM messages"
+)
 
 
 def _message(row: Any) -> Message:
-    return Message(**{**dict(row), "options": msgspec.json.decode(row["options"])})
+    values = dict(row)
+    chat = ChatRef(values.pop("transport"), values.pop("chat"), values.pop("topic"))
+    return Message(**{**values, "chat": chat, "options": msgspec.json.decode(row["options"])})
 
 
 def add_message(
     conn: sqlite3.Connection,
     *,
     thread_id: int,
+    chat: ChatRef,
     update_id: int | None,
     prompt_id: str,
     message_id: str,
@@ -165,12 +173,24 @@ def add_message(
     options: dict[str, Any],
 ) -> Message:
     cursor = conn.execute(
-        "INSERT INTO messages (thread_id, update_id, prompt_id, message_id, sender, text, options, created)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (thread_id, update_id, prompt_id, message_id, sender, text, msgspec.json.encode(options).decode(), now),
+        "INSERT INTO messages (thread_id, transport, chat, topic, update_id, prompt_id, message_id, sender, text,"
+        " options, created) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            thread_id,
+            chat.transport,
+            chat.chat,
+            chat.thread,
+            update_id,
+            prompt_id,
+            message_id,
+            sender,
+            text,
+            msgspec.json.encode(options).decode(),
+            now,
+        ),
     )
     assert cursor.lastrowid is not None
-    return Message(cursor.lastrowid, thread_id, prompt_id, message_id, sender, text, "queued", now, None, options)
+    return Message(cursor.lastrowid, thread_id, chat, prompt_id, message_id, sender, text, "queued", now, None, options)
 
 
 def message(conn: sqlite3.Connection, message_row: int) -> Message | None:
@@ -232,7 +252,12 @@ def withdraw_queued(conn: sqlite3.Connection, thread_ids: list[int], before_upda
 
 
 def threads_of_chat(conn: sqlite3.Connection, ref: ChatRef) -> list[int]:
+    """The threads that began in a chat, and those of other chats that it goes on with."""
+    where = (ref.transport, ref.chat, ref.thread)
     rows = conn.execute(
-        "SELECT id FROM threads WHERE transport = ? AND chat = ? AND thread = ?", (ref.transport, ref.chat, ref.thread)
+        "SELECT id FROM threads WHERE transport = ? AND chat = ? AND thread = ?"
+        " UNION SELECT thread_id FROM messages WHERE transport = ? AND chat = ? AND topic = ?"
+        " AND state IN ('queued', 'handed', 'taken')",
+        (*where, *where),
     )
     return [row[0] for row in rows]

@@ -61,7 +61,7 @@ def run(id: int, state: str = "done", **values: Any) -> Run:
 
 
 def message(id: int, text: str = "Fix the total of the cart", **values: Any) -> Message:
-    row = Message(id, 1, f"prompt-{id}", f"m:{id}", "Ann", text, "taken", NOW - 221, None)
+    row = Message(id, 1, ChatRef("telegram", "1001"), f"prompt-{id}", f"m:{id}", "Ann", text, "taken", NOW - 221, None)
     return msgspec.structs.replace(row, **values)
 
 

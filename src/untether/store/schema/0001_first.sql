@@ -42,6 +42,9 @@ CREATE TABLE messages (
     id         INTEGER PRIMARY KEY,
     thread_id  INTEGER NOT NULL REFERENCES threads (id),
     update_id  INTEGER REFERENCES updates (id),
+    transport  TEXT NOT NULL,             -- where it was written; a thread may be continued from other chats
+    chat       TEXT NOT NULL,
+    topic      TEXT NOT NULL DEFAULT '',
     prompt_id  TEXT NOT NULL UNIQUE,      -- a UUID, known to the agent
     message_id TEXT NOT NULL DEFAULT '',  -- in its chat
     sender     TEXT NOT NULL DEFAULT '',

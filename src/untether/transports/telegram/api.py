@@ -176,7 +176,7 @@ class BotApi:
     async def _send(
         self, method: str, chat: str, data: Json, keyboard: Json | None, thread: str, reply_to: str, silent: bool
     ) -> str:
-        if reply_to:
+        if reply_to.isdecimal():  # anything else is no message of Telegram's
             # A message that was deleted meanwhile must not keep the answer to it from arriving.
             data["reply_parameters"] = {"message_id": int(reply_to), "allow_sending_without_reply": True}
         data |= {
