@@ -29,10 +29,6 @@ class World:
     bridge: AsyncBridge
     project: Path
 
-    def script(self, *turns: dict[str, Any], **more: Any) -> None:
-        """What the model says next, from the next conversation on."""
-        self.model.set_scenario(scenario(self.project, *turns, **more))
-
 
 def scenario(project: Path, *turns: dict[str, Any], exhausted: str = "repeat_last") -> Any:
     script = {"name": "main", "turns": list(turns), "exhausted": exhausted}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio import to_thread
 
 from fake_telegram import FakeTelegram
 from tests.support.bridge import AsyncBridge, Bridge
@@ -245,3 +246,26 @@ def test_init_adds_the_folder(tmp_path: Path) -> None:
     assert "[projects.my-shop]" in text
     assert 'default_project = "my-shop"' in text
     assert os.stat(tmp_path / "untether.toml").st_mode & 0o077 == 0
+
+
+async def test_status_and_runs_beside_the_bridge(tmp_path: Path) -> None:
+    async with telegram_world(tmp_path) as (_, ann, _bridge):
+        await ann.text("hello there")
+        await ann.wait("hello there", timeout=15)
+        await ann.text("permission please")
+        await ann.wait(r"Run a command\?", button="Approve", timeout=15)
+        status = await to_thread.run_sync(run_cli, tmp_path, "status")
+        assert re.search(r"⏸ +2 .* Run a command\?", status.stdout), status
+        runs = await to_thread.run_sync(run_cli, tmp_path, "runs", "--json")
+        rows = [json.loads(line) for line in runs.stdout.splitlines()]
+        assert [(row["run"], row["state"]) for row in rows] == [(2, "running"), (1, "done")]
+
+
+def test_chat_id_and_pair_do_not_need_what_they_find_out(tmp_path: Path) -> None:
+    table = '[transports.telegram]\nbot_token = "123:abc"\napi_base_url = "http://127.0.0.1:9"\n'
+    tmp_path.joinpath("untether.toml").write_text(table)
+    for command in ("pair", "chat-id"):
+        done = run_cli(tmp_path, command)
+        assert done.returncode == 1
+        assert "Telegram cannot be reached" in done.stderr
+        assert "allowed_user_ids" not in done.stderr

@@ -7,6 +7,8 @@ import sys
 # Command: (module, function, one line for the help). The modules import what they need.
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "run": ("run", "run", "Start the bridge (the same as no command)."),
+    "status": ("runs", "status", "What waits for you, what runs, what is queued."),
+    "runs": ("runs", "runs", "List the latest runs."),
     "init": ("project", "init", "Add this directory as a project."),
     "pair": ("pair", "pair", "Connect a Telegram bot and a chat."),
     "chat-id": ("pair", "chat_id", "Print the ids of chats and people that write to the bot."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import anyio
 import click
 
 from ..clock import SystemClock
-from ..settings import ConfigError, default_path, edit, load
+from ..settings import ConfigError, default_path, edit
+from ..settings.document import Document
+from ..settings.load import read_text
 from ..transports.telegram import pair as pairing
 from ..transports.telegram.api import BotApi
 from ..transports.telegram.errors import ApiError
@@ -58,14 +61,21 @@ def chat_id(token: str | None, api_base_url: str | None, seconds: float, config_
 
 def _bot(path: Path, token: str | None, base: str | None) -> tuple[str, str]:
     """The token and the address: as given, else as configured, else asked for."""
+    # As far as it is written: these commands find out what is missing, so a half-filled table is no obstacle.
     with told(ConfigError):
-        telegram = load(path, os.environ).telegram
-    if telegram is not None:
-        token = token or telegram.bot_token.get_secret_value()
-        base = base or telegram.api_base_url
+        merged = Document(path, read_text(path) or "", os.environ).merged
+    transports = merged.get("transports")
+    table = transports.get("telegram") if isinstance(transports, Mapping) else None
+    if isinstance(table, Mapping):
+        token = token or _text(table.get("bot_token"))
+        base = base or _text(table.get("api_base_url"))
     if not token:
         token = click.prompt("The token that @BotFather gave you", hide_input=True).strip()
     return token, base or _API
+
+
+def _text(value: object) -> str | None:
+    return value.strip() or None if isinstance(value, str) else None
 
 
 async def _pair(token: str, base: str) -> pairing.Paired:
@@ -100,4 +110,6 @@ def _said(error: Exception) -> str:
         return "The token is refused. Get the current one from @BotFather."
     if isinstance(error, ApiError) and error.kind == "conflict":
         return "Another program receives for this bot (Untether itself?). Stop it, then try again."
+    if isinstance(error, ApiError) and error.kind in ("later", "unknown"):
+        return f"Telegram cannot be reached ({error.detail}). Look at the network, and at api_base_url if it is set."
     return str(error)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ..backends import RESERVED_IDS, discover
+from ..backends import RESERVED_IDS
 from ..settings import ConfigError, default_path, edit
 from .errors import told
 
@@ -25,10 +25,8 @@ def init(alias: str | None, make_default: bool, config_path: Path | None) -> Non
         raise click.UsageError(
             f"{name or folder.name!r} cannot be a name: use letters, digits, - and _. Give one: untether init NAME"
         )
-    if name in RESERVED_IDS or name in discover().backends:
-        raise click.UsageError(
-            f"{name!r} is taken: it is a command or an engine. Give another: untether init my-{name}"
-        )
+    if name in RESERVED_IDS:
+        raise click.UsageError(f"{name!r} is taken: it is a command. Give another: untether init my-{name}")
     path = config_path or default_path(os.environ)
     with told(ConfigError):
         edit.add_project(path, name, folder, environ=os.environ, make_default=make_default)

@@ -23,13 +23,14 @@ _PATIENCE_S = 3.0  # for the versions of the agents and the name of the bot
 async def first_screen(settings: Settings, engines: Engines, link: str | None, api: BotApi | None) -> None:
     """Print it, once the agents have told their versions and Telegram the bot's name, or after a moment."""
     names: list[str] = []
+    refused: dict[str, str] = {}
     with anyio.move_on_after(_PATIENCE_S):
         async with anyio.create_task_group() as tasks:
             for engine in engines:
-                tasks.start_soon(engine.runner.check, os.environ)
+                tasks.start_soon(_check, engine, refused)
             if api is not None:
                 tasks.start_soon(_bot_name, api, names)
-    found = [_engine(engine, is_default=engine.id == engines.default) for engine in engines]
+    found = [_engine(engine, refused.get(engine.id, ""), is_default=engine.id == engines.default) for engine in engines]
     missing = [f"{name} (not driven by this version yet)" for name in engine_list.planned(os.environ)]
     program = _program()
     lines = {
@@ -42,6 +43,11 @@ async def first_screen(settings: Settings, engines: Engines, link: str | None, a
     click.echo(f"untether {__version__}")
     for name, text in lines.items():
         click.echo(f"  {name:<10} {text}")
+
+
+async def _check(engine: Engine, refused: dict[str, str]) -> None:
+    if (refusal := await engine.runner.check(os.environ)) is not None:
+        refused[engine.id] = refusal.message
 
 
 async def _bot_name(api: BotApi, names: list[str]) -> None:
@@ -57,10 +63,12 @@ def _telegram(settings: Settings, names: list[str]) -> str:
     return " · ".join([*(f"@{name}" for name in names), f"chat {settings.telegram.chat_id}"])
 
 
-def _engine(engine: Engine, *, is_default: bool) -> str:
+def _engine(engine: Engine, refused: str, *, is_default: bool) -> str:
     mark = " (default)" if is_default else ""
     if not engine.available:
         return f"{engine.id}{mark} not found; install it with: {engine.backend.install_cmd}"
+    if refused:
+        return f"{engine.id}{mark} cannot be used: {refused}"
     name = " ".join(part for part in (engine.id, engine.runner.cli_version) if part)
     form = "" if engine.runner.interactive else " (cannot ask for permission)"
     return f"{name}{mark}{form}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from ..model import Allow, Answers, Content, Decision, Deny, Interaction, Wait
 from ..store.interactions import Pending
 from ..text import words
@@ -135,6 +137,12 @@ def stopped(duration: float, so_far: str, *, resume: str = "", reply_to: str = "
     return Card(tuple(blocks), reply_to=reply_to)
 
 
+def without(card: Card, what: str) -> Card:
+    """A card less the buttons that do `what`."""
+    rows = (tuple(button for button in row if button.data.partition(":")[0] != what) for row in card.buttons)
+    return msgspec.structs.replace(card, buttons=tuple(row for row in rows if row))
+
+
 def interrupted(run_id: int, title: str) -> Card:
     return Card(
         (Line("■ Interrupted: Untether was stopped while this ran."), Line(words.one_line(title, 200), "quiet")),
@@ -192,6 +200,9 @@ def _file_name(interaction: Interaction) -> str:
     return "plan.md" if interaction.kind == "plan" else "request.md"
 
 
+_EDIT_ROOM = 3900  # UTF-16 units of a message, with some to spare: an edit cannot go on in a second one
+
+
 def outcome(pending: Pending, by: str, at: float, *, undelivered: bool = False) -> Card:
     """What becomes of the message after the tap: one quiet line, the content in a quote that opens."""
     decision = pending.decision
@@ -208,13 +219,14 @@ def outcome(pending: Pending, by: str, at: float, *, undelivered: bool = False) 
         blocks.append(Line(f"Reason: {_cut(decision.reason, 400)}", "quiet"))
     if isinstance(decision, Answers) and not undelivered:
         blocks.append(Line(_cut(" · ".join(dict.fromkeys(decision.by_question.values())), 400)))
-    if whole := _cut("\n".join(piece.text for piece in pending.interaction.body), 3000):
+    room = _EDIT_ROOM - sum(len(block.text) + 1 for block in blocks if isinstance(block, Line))
+    if whole := _cut("\n".join(piece.text for piece in pending.interaction.body), room):
         blocks.append(Quote(whole, expandable=True))
     return Card(tuple(blocks))
 
 
 def _cut(text: str, limit: int) -> str:
-    """The first `limit` UTF-16 units, as messengers count: an edit cannot go on in a second message."""
+    """The first `limit` UTF-16 units, as messengers count."""
     units = text.encode("utf-16-le", "replace")
     return text if len(units) <= 2 * limit else units[: 2 * limit].decode("utf-16-le", "ignore") + "…"
 

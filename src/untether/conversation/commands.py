@@ -14,7 +14,7 @@ from ..store import deliveries, interactions, kv, runs, threads, updates
 from ..store.updates import Update
 from ..text import words
 from ..text.blocks import Line
-from ..transport import Button, Card, ChatRef, MessageIn, TapIn
+from ..transport import Button, Card, ChatRef, MessageIn, Priority, TapIn
 from . import cards, context, requests
 from .desk import Desk, decision_of
 from .directives import command
@@ -149,9 +149,15 @@ class Commands:
         if word in COMMANDS:
             entry = COMMANDS[word]
             return Card(
-                (Line(entry.form, "bold"), Line(f"Shows or does: {entry.what}."), Line(f"Example: {entry.example}"))
+                (
+                    Line(entry.form, "bold"),
+                    Line(f"{entry.what[0].upper()}{entry.what[1:]}."),
+                    Line(f"Example: {entry.example}"),
+                )
             )
         lines = [Line(f"/{name}  {entry.what}") for name, entry in COMMANDS.items()]
+        if word and word != "all":
+            lines.insert(0, Line(f"There is no command /{words.one_line(word, 40)}. There are:"))
         if word == "all":
             engines = ", ".join(f"/{engine}" for engine in self._services.engines.ids())
             projects = ", ".join(f"/{project}" for project in self._services.projects) or "none yet (untether init)"
@@ -395,6 +401,11 @@ class Commands:
                 now=services.clock.now(),
                 options=message.options if message is not None else {},
             )
+            # The button has done its work: it goes, and the message stays.
+            if (shown := deliveries.of_message(conn, tap.chat, tap.message_id)) is not None and shown.card is not None:
+                card = cards.interrupted(run.id, run.title) if resume else shown.card
+                left = cards.without(card, cards.RESUME if resume else cards.AGAIN)
+                deliveries.add_edit(conn, shown.id, left, services.clock.now(), priority=Priority.NOTICE)
             updates.done(conn, update.id)
             return True
 
@@ -402,6 +413,7 @@ class Commands:
             await toast("Already sent again")
             return
         await toast("Resuming" if resume else "Sent again")
+        services.outbox.kick()
         self._scheduler.wake(run.thread_id)
 
 

@@ -26,9 +26,11 @@ def parse(
     Names compare without regard to case. A second engine, project or branch is no directive but part of the text.
     """
     found: dict[str, str] = {}
-    by_name = {name.lower(): ("engine", name) for name in engines}
-    for name in projects:
-        by_name.setdefault(name.lower(), ("project", name))
+    # A project is named by its owner, so it comes before an engine of the same name; said again it means the engine.
+    known = {
+        "project": {name.lower(): name for name in projects},
+        "engine": {name.lower(): name for name in engines},
+    }
     rest = text.lstrip()
     line_end = rest.find("\n")
     limit = len(rest) if line_end < 0 else line_end
@@ -38,10 +40,12 @@ def parse(
             if is_file(match["branch"]):
                 break
             kind, value = "branch", match["branch"]
-        elif (known := by_name.get(match["slash"].lower())) is not None:
-            kind, value = known
         else:
-            break
+            word = match["slash"].lower()
+            kind = next((kind for kind, names in known.items() if word in names and kind not in found), "")
+            if not kind:
+                break
+            value = known[kind][word]
         if kind in found:
             break
         found[kind] = value

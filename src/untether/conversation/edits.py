@@ -37,6 +37,14 @@ class ProgressEdits(Generic[R]):
         self._card = card
         self._changed = anyio.Event()
 
+    def _patience(self) -> float:
+        """Seconds until the message is looked at again though nothing happened: a long step shows its time."""
+        patience, run = self._services.options.heartbeat_interval, self._active()
+        if run is None:
+            return patience
+        left = run.tracker.next_change(self._services.clock.now())
+        return patience if left is None else min(patience, left)
+
     def changed(self) -> None:
         self._changed.set()
 
@@ -45,7 +53,7 @@ class ProgressEdits(Generic[R]):
         services = self._services
         shown: tuple[int, Card] | None = None
         while True:
-            with anyio.move_on_after(services.options.heartbeat_interval):
+            with anyio.move_on_after(self._patience()):
                 await self._changed.wait()
             self._changed = anyio.Event()
             run = self._active()

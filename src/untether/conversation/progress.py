@@ -21,6 +21,7 @@ from ..model import (
 from ..text import words
 
 HIDDEN_KINDS = frozenset({"turn", "telemetry"})
+SHOWS_TIME_S = 10.0  # a step that runs longer shows for how long
 _REMARKS = frozenset({"note", "warning"})  # they are shown and are no steps of the work
 
 
@@ -91,6 +92,11 @@ class ProgressTracker:
                 return False
         return True
 
+    def next_change(self, now: float) -> float | None:
+        """Seconds until a running step begins to show its time; None when none will."""
+        left = [step.started + SHOWS_TIME_S - now for step in self.last(5) if step.ended is None]
+        return min((seconds + 0.1 for seconds in left if seconds > 0), default=None)
+
     def last(self, limit: int) -> list[Step]:
         """The newest steps of the main agent, oldest first; children of sub-agents are left out."""
         found: list[Step] = []
@@ -116,7 +122,7 @@ def step_text(step: Step, now: float, *, verbose: bool = False) -> str:
     text = f"{sign} {words.one_line(title, 200 if verbose else 90)}"
     if detail.get("added") is not None or detail.get("removed") is not None:
         text += f"  +{detail.get('added', 0)} −{detail.get('removed', 0)}"
-    if step.ended is None and now - step.started >= 10:
+    if step.ended is None and now - step.started >= SHOWS_TIME_S:
         text += f" · {words.duration(now - step.started)}"
     if verbose and step.message:
         text += f"\n  {words.one_line(step.message, 120)}"

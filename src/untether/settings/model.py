@@ -16,7 +16,17 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, Strict, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    Strict,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 MIB = 1024 * 1024
@@ -103,9 +113,14 @@ def _bot_token(value: SecretStr) -> SecretStr:
     return SecretStr(token)
 
 
-def _folder(value: Path) -> Path:
-    if not value.parts:
+def _not_blank(value: object) -> object:
+    """Before it is a path: an empty one and `.` are the same to it."""
+    if isinstance(value, str) and not value.strip():
         raise ValueError("must not be empty")
+    return value
+
+
+def _folder(value: Path) -> Path:
     if "\0" in str(value):
         raise ValueError("must not contain control characters")
     try:
@@ -137,7 +152,7 @@ ChatId = Annotated[int, Field(ge=-(2**52), le=2**52)]
 """A Telegram chat: at most 52 significant bits (Bot API, `Chat.id`); groups are negative."""
 UserId = Annotated[int, Field(ge=1, le=2**52)]
 HttpAddress = Annotated[str, AfterValidator(_http_address)]
-Folder = Annotated[Path, Strict(False), AfterValidator(_folder)]
+Folder = Annotated[Path, Strict(False), BeforeValidator(_not_blank), AfterValidator(_folder)]
 Environment = Annotated[dict[str, str], AfterValidator(_environment)]
 EnvNames = Annotated[tuple[Annotated[str, AfterValidator(_env_name)], ...], Strict(False)]
 

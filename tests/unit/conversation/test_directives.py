@@ -27,6 +27,7 @@ PROJECTS = ["shop", "Web-Site"]
         ("go /claude", Directives(text="go /claude")),
         ("/claude /demo go", Directives(engine="claude", text="/demo go")),  # a second one is text
         ("/etc/hosts looks wrong", Directives(text="/etc/hosts looks wrong")),
+        ("/shop /shop", Directives(project="shop", text="/shop")),
         ("/shop", Directives(project="shop", text="")),
         (
             "/shop\n/demo is a word of the second line",
@@ -37,6 +38,11 @@ PROJECTS = ["shop", "Web-Site"]
 )
 def test_directives(text: str, expected: Directives) -> None:
     assert parse(text, ENGINES, PROJECTS) == expected
+
+
+def test_a_project_comes_before_an_engine_of_its_name() -> None:
+    assert parse("/demo fix it", ENGINES, ["demo"]) == Directives(project="demo", text="fix it")
+    assert parse("/demo /demo hi", ENGINES, ["demo"]) == Directives("demo", "demo", text="hi")
 
 
 def test_a_file_is_no_branch() -> None:

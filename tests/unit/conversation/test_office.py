@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.chat import STRANGER, FakeChat, engines_for, office_with
+from untether.conversation import cards
 from untether.conversation.context import Project
+from untether.model import Allow, Content, Interaction
 from untether.store import runs
+from untether.store.interactions import Pending
+from untether.text.blocks import to_plain
 from untether.transport import FileIn
 
 pytestmark = pytest.mark.anyio
@@ -196,8 +200,11 @@ async def test_an_error_says_what_to_do_and_can_be_tried_again(tmp_path: Path) -
     async with office_with(tmp_path, chat):
         await chat.say("error")
         failed = await chat.shown("✗", button="Try again")
+        buttons = failed.card
         await chat.tap(failed, "Try again")
-        await chat.until(lambda: sum("Try again" in m.labels for m in chat.messages) == 2)
+        await chat.until(lambda: sum(m.text.startswith("✗") for m in chat.messages) == 2)
+        await chat.until(lambda: "Try again" not in failed.labels)
+        failed.card = buttons  # a phone that has not repainted yet
         await chat.tap(failed, "Try again")
         await chat.until(lambda: "Already sent again" in chat.toasts)
 
@@ -387,3 +394,28 @@ async def test_a_project_cannot_hide_a_command(tmp_path: Path) -> None:
     async with office_with(tmp_path, chat, projects=projects):
         await chat.say("/status")
         await chat.shown("Nothing runs and nothing waits.")
+
+
+async def test_a_button_that_did_its_work_goes(tmp_path: Path) -> None:
+    chat = FakeChat()
+    async with office_with(tmp_path, chat):
+        await chat.say("error")
+        failed = await chat.shown("✗", button="Try again")
+        before = failed.text
+        await chat.tap(failed, "Try again")
+        await chat.until(lambda: "Try again" not in failed.labels)
+        assert failed.text == before
+
+
+def test_the_whole_content_stays_after_the_tap() -> None:
+    command = "x" * 3600
+    asked = Interaction("r", "permission", "Run a command?", (Content("command", command),))
+    pending = Pending("k", "p", 1, asked, "decided", None, Allow(), "Ann", 1.0, 0.0)
+    assert to_plain(cards.outcome(pending, "Ann", 1.0).blocks).endswith(command)
+
+
+async def test_an_unknown_word_of_help_is_named(tmp_path: Path) -> None:
+    chat = FakeChat()
+    async with office_with(tmp_path, chat):
+        await chat.say("/help nope")
+        await chat.shown("There is no command /nope.", "/status")
