@@ -95,19 +95,37 @@ class Content(Record, frozen=True):
 
 
 class Choice(Record, frozen=True):
-    """One answer that the engine offers. `id` returns in the decision; `label` tells its whole effect."""
+    """One answer that the engine offers beside a plain approve and deny, or one option of a question.
+
+    `id` returns in the decision (`Allow.scope`, `Deny.choice`); `label` tells its whole effect. `wants_text`: the
+    person's next reply goes with it. `preview` shows what the option would look like.
+    """
 
     id: str
     label: str
     description: str = ""
     style: Literal["plain", "success", "danger"] = "plain"
+    decides: Literal["allow", "deny"] = "allow"
+    wants_text: bool = False
+    preview: str = ""
+
+
+class Question(Record, frozen=True):
+    """One question of an agent. An option's label is its answer; a person may also answer in words of their own."""
+
+    text: str
+    header: str = ""
+    options: tuple[Choice, ...] = ()
+    multiple: bool = False
 
 
 class Interaction(Record, frozen=True):
     """Something only a person may decide. `id` is unique within the process (the engine's request id).
 
-    `act` names what is asked in a verb, such as "Run a command?"; `body` is the whole content;
-    `asked_by` names the agent that asks when it is not the main one; `step_id` is the action it belongs to.
+    `act` names what is asked in a verb, such as "Run a command?"; `body` is the whole content; `choices` are those
+    beside a plain approve and deny; `asked_by` names the agent that asks when it is not the main one; `step_id` is the
+    action it belongs to; `editable` names the field of the input that a person may rewrite, "" for none; `offers` are
+    the plain answers that the engine can take.
     """
 
     id: str
@@ -118,25 +136,28 @@ class Interaction(Record, frozen=True):
     note: str = ""
     asked_by: str = ""
     step_id: str = ""
-    questions: tuple[str, ...] = ()  # the texts by which `Answers` names them
+    questions: tuple[Question, ...] = ()
+    editable: str = ""
+    offers: tuple[Literal["allow", "deny"], ...] = ("allow", "deny")
 
 
 class Allow(Record, frozen=True, tag="allow"):
-    """Let it happen. `scope` is the id of a suggestion of the engine; `updated_input` replaces what was asked."""
+    """Let it happen. `scope` is the id of a choice; the fields of `updated_input` replace those that were asked."""
 
     scope: str = ""
     updated_input: dict[str, Any] | None = None
 
 
 class Deny(Record, frozen=True, tag="deny"):
-    """Do not let it happen. `reason` is read by the agent; `interrupt` also ends the turn."""
+    """Do not let it happen. `reason` is read by the agent; `interrupt` also ends the turn; `choice` is its id."""
 
     reason: str = ""
     interrupt: bool = False
+    choice: str = ""
 
 
 class Answers(Record, frozen=True, tag="answers"):
-    """Answers to questions, by the question's text."""
+    """Answers to questions, by the question's text; several options of one are joined by ", "."""
 
     by_question: dict[str, str]
 

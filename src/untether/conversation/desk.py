@@ -106,7 +106,7 @@ class Desk:
 def reply_decision(pending: Pending, text: str) -> Decision:
     """What a plain reply to a request means: the answer to a question, else the reason of a deny. Never a command."""
     questions = pending.interaction.questions
-    return Answers(dict.fromkeys(questions, text)) if questions else Deny(reason=text)
+    return Answers({question.text: text for question in questions}) if questions else Deny(reason=text)
 
 
 def decision_of(letter: str, text: str = "") -> Decision | None:

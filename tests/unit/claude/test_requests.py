@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.support.claude_talk import Talk
-from untether.model import Allow, Answers, Choice, CompletedEvent, Decision, Deny, InteractionEvent
+from untether.model import Allow, Answers, CompletedEvent, Decision, Deny, InteractionEvent
 from untether.session import SetModel, SetPermissionMode
 
 QUESTIONS = {"questions": [{"question": "Which?", "header": "Pick", "options": [{"label": "A", "description": "a"}]}]}
@@ -27,10 +27,7 @@ def test_a_request_is_opened_with_two_plain_answers() -> None:
     asked = talk.asked
     assert asked.phase == "opened"
     assert (asked.interaction.id, asked.interaction.step_id, asked.interaction.asked_by) == ("r1", "tool-1", "")
-    assert asked.interaction.choices == (
-        Choice("approve", "Approve", style="success"),
-        Choice("deny", "Deny", style="danger"),
-    )
+    assert (asked.interaction.offers, asked.interaction.choices) == (("allow", "deny"), ())
     assert talk.last.writes == ()
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ...model import Content, InteractionKind
+from ...model import Choice, Content, InteractionKind, Question
 from ...schemas.claude import CanUseTool
 from ...text.diff import FileDiff, edit_diff, write_diff
 from .frames import encode
@@ -27,7 +27,7 @@ class Asked(NamedTuple):
     act: str
     body: tuple[Content, ...]
     note: str = ""
-    questions: tuple[str, ...] = ()
+    questions: tuple[Question, ...] = ()
 
 
 class Scene(NamedTuple):
@@ -138,8 +138,26 @@ def _question(input: dict[str, Any], scene: Scene) -> Asked:
             label = f"{label} ({number} of {len(questions)})".lstrip()
         pieces.append(Content("text", _question_text(question), label))
     act = "Answer a question?" if len(questions) == 1 else f"Answer {len(questions)} questions?"
-    texts = tuple(str(question.get("question") or "") for question in questions)
-    return Asked("question", act, tuple(pieces), questions=texts)
+    return Asked("question", act, tuple(pieces), questions=tuple(_structured(question) for question in questions))
+
+
+def _structured(question: Mapping[str, Any]) -> Question:
+    options = question.get("options")
+    return Question(
+        str(question.get("question") or ""),
+        str(question.get("header") or ""),
+        tuple(
+            Choice(
+                str(number),
+                str(option.get("label") or number),
+                str(option.get("description") or ""),
+                preview=str(option.get("preview") or ""),
+            )
+            for number, option in enumerate(options if isinstance(options, list) else [], 1)
+            if isinstance(option, dict)
+        ),
+        multiple=question.get("multiSelect") is True,
+    )
 
 
 def _question_text(question: Mapping[str, Any]) -> str:

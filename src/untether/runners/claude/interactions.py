@@ -11,7 +11,6 @@ from typing import Literal, NamedTuple
 from ...model import (
     Allow,
     Answers,
-    Choice,
     Decision,
     Deny,
     Interaction,
@@ -23,8 +22,6 @@ from ...schemas.claude import CanUseTool, decode_object
 from . import frames
 from .asked import Scene, describe
 from .output import Output
-
-CHOICES = (Choice("approve", "Approve", style="success"), Choice("deny", "Deny", style="danger"))
 
 _REFUSALS: dict[InteractionKind, str] = {
     "permission": (
@@ -69,11 +66,10 @@ class Interactions:
             asked.kind,
             asked.act,
             asked.body,
-            CHOICES,
-            asked.note,
-            asked_by,
-            request.tool_use_id,
-            asked.questions,
+            note=asked.note,
+            asked_by=asked_by,
+            step_id=request.tool_use_id,
+            questions=asked.questions,
         )
         self.open[id] = Request(interaction, _sound(raw, input), request.agent_id or "", now)
         self._output.events.append(InteractionEvent(self._output.engine, interaction, "opened"))
@@ -87,7 +83,10 @@ class Interactions:
             case Allow(updated_input=None):
                 line, reason = frames.allow(id, request.input), "approved"
             case Allow(updated_input=changed):
-                line, reason = frames.allow(id, frames.encode(changed)), "approved"
+                line, reason = (
+                    frames.allow(id, frames.encode(decode_object(request.input) | (changed or {}))),
+                    "approved",
+                )
             case Deny(text, interrupt):
                 message = text.strip() or _REFUSALS[request.interaction.kind]
                 line, reason = frames.deny(id, message, interrupt=interrupt), "denied"
