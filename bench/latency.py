@@ -25,6 +25,9 @@ from untether.conversation.outbox import Outbox
 from untether.conversation.services import Options, Services
 from untether.model import EngineId
 from untether.process.environment import agent_environment
+from untether.process.host import Host
+from untether.process.hosts import Keepers
+from untether.process.kept import KeeperLimits
 from untether.runner import Runner
 from untether.runners.claude import ClaudeRunner
 from untether.runners.claude.forms import CONTROL
@@ -87,7 +90,8 @@ async def _measure(folder: Path, runs: int, asks: int, pause: float) -> People:
         anyio.create_task_group() as tasks,
     ):
         people = People(tasks)
-        office = Office(_services(folder, db, people, ScriptedRunner(asks, pause)))
+        host = Keepers(folder / "processes", epoch=1, limits=KeeperLimits(orphan=5.0, retention=5.0))
+        office = Office(_services(folder, db, people, ScriptedRunner(asks, pause), host))
         tasks.start_soon(office.run)
         async with anyio.create_task_group() as talks:
             for number in range(runs):
@@ -96,7 +100,7 @@ async def _measure(folder: Path, runs: int, asks: int, pause: float) -> People:
     return people
 
 
-def _services(folder: Path, db: Database, people: People, runner: Runner) -> Services:
+def _services(folder: Path, db: Database, people: People, runner: Runner, host: Host) -> Services:
     clock, hub, transports = SystemClock(), Hub(), {people.name: people}
 
     def build(config: object, path: Path) -> Runner:
@@ -115,6 +119,7 @@ def _services(folder: Path, db: Database, people: People, runner: Runner) -> Ser
         engines=Engines({"bench": Engine("bench", backend, runner, sys.executable)}, "bench"),
         outbox=Outbox(db, transports, clock, hub),
         hub=hub,
+        host=host,
         environment=environment,
     )
 

@@ -28,10 +28,10 @@ from .exit_text import exit_error, with_last_words
 from .jsonl_session import JsonlSession, Prepared
 from .jsonl_stream import JsonlStream, JsonlStreamState, returncode, shown_line
 from .model import CompletedEvent, EngineId, ResumeToken, SessionChangedEvent, StartedEvent, UntetherEvent
-from .process.direct import DirectProcess, SpawnFailed
+from .process.direct import DirectProcess
 from .process.environment import PROCESS_VARIABLE, SESSION_VARIABLE, Names, agent_environment
 from .process.guard import Cli, Guard, Refusal, locate
-from .process.host import Launch, Line, Rung
+from .process.host import Launch, Line, Rung, SpawnFailed
 from .process.recording import Dialect, PlainDialect
 from .runner_context import (
     RunOptions,

@@ -115,13 +115,17 @@ class Step(msgspec.Struct, frozen=True, gc=False):
 
 
 class ProcessExit(Record, frozen=True):
-    """How an agent ended: its exit code, or the signal that ended it. `stderr_tail` is its last words."""
+    """How an agent ended: its exit code, or the signal that ended it. `stderr_tail` is its last words.
+
+    `lost`: it ended with its owner, or while nobody watched it, and not by itself or because we asked for it.
+    """
 
     code: int | None = None
     signal: str = ""
     stderr_tail: str = ""
     stopped: bool = False  # we asked for it
     note: str = ""
+    lost: bool = False
 
 
 class SetModel(Record, frozen=True, tag="set_model"):

@@ -20,6 +20,8 @@ from untether.conversation.office import Office
 from untether.conversation.outbox import Outbox
 from untether.conversation.services import Options, Services
 from untether.process.environment import agent_environment
+from untether.process.host import Host
+from untether.process.hosts import Children
 from untether.runner import Runner
 from untether.store.database import Database
 from untether.store.migrate import load_migrations
@@ -202,6 +204,7 @@ async def office_with(
     engines: Engines | None = None,
     projects: Mapping[str, Project] | None = None,
     others: Sequence[FakeChat] = (),
+    host: Host | None = None,
     **options: Any,
 ) -> AsyncIterator[Office]:
     """A running office on the state of `folder`; the same folder again is a restart."""
@@ -226,6 +229,7 @@ async def office_with(
             engines=engines or engines_for(),
             outbox=Outbox(db, transports, clock, hub),
             hub=hub,
+            host=host or Children(folder / "processes", clock=clock),
             environment=environment,
         )
         office = Office(services)

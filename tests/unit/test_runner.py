@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from untether.model import (
 )
 from untether.process.direct import DirectProcess
 from untether.process.driver import Driver
+from untether.process.host import Receipt
 from untether.runner import (
     PRESPAWN_BLOCKED_KEY,
     JsonlStreamState,
@@ -584,6 +585,15 @@ class Memory:
         self.events += events
 
     async def settled(self) -> None:
+        pass
+
+    async def recall(self, item: Input) -> None:
+        raise AssertionError("nothing was stored before")
+
+    async def caught_up(self, decided: Mapping[str, Sequence[Receipt]]) -> None:
+        raise AssertionError("nothing was stored before")
+
+    async def over(self, exit: ProcessExit, now: float) -> None:
         pass
 
 

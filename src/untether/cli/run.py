@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from ..conversation.office import Office
 from ..conversation.outbox import Outbox
 from ..conversation.services import Options, Services
 from ..process.environment import agent_environment
+from ..process.host import Host
+from ..process.hosts import Children, Keepers
 from ..runner import Runner
 from ..settings import ConfigError, Settings, load
 from ..store import kv
@@ -95,7 +98,7 @@ class Bridge:
         clock, hub = SystemClock(), Hub()
         telegram, console = self._telegram(clock), self._console(clock)
         transports: dict[str, Transport] = {made.name: made for made in (telegram, console) if made is not None}
-        services = self._services(clock, hub, transports)
+        services = self._services(clock, hub, transports, await self._host(clock))
         office = Office(services)
         if console is not None:
             self._bind(console, office, hub)
@@ -147,7 +150,7 @@ class Bridge:
         web = self.settings.web
         return WebTransport(web, clock=clock, store=_ConsoleSessions(self.db)) if web.enabled else None
 
-    def _services(self, clock: Clock, hub: Hub, transports: Mapping[str, Transport]) -> Services:
+    def _services(self, clock: Clock, hub: Hub, transports: Mapping[str, Transport], host: Host) -> Services:
         projects = self.settings.projects
         return Services(
             db=self.db,
@@ -161,6 +164,7 @@ class Bridge:
             engines=self.engines,
             outbox=Outbox(self.db, transports, clock, hub),
             hub=hub,
+            host=host,
             environment=self._environment(),
             project_chats={
                 ChatRef("telegram", str(table.chat_id)): alias
@@ -168,6 +172,14 @@ class Bridge:
                 if table.chat_id is not None
             },
         )
+
+    async def _host(self, clock: Clock) -> Host:
+        """Where agents run: behind keepers, of which each start takes control with an epoch of its own."""
+        folder, limit = self.settings.state_dir / "processes", self.settings.watchdog.max_line_bytes
+        if not hasattr(socket, "AF_UNIX"):
+            return Children(folder, clock=clock, line_limit=limit)
+        epoch = await self.db.write(lambda conn: kv.count(conn, "epoch"))
+        return Keepers(folder, epoch=epoch, line_limit=limit)
 
     def _options(self) -> Options:
         settings = self.settings

@@ -7,8 +7,8 @@ together with the place in the journal, and only then shown. Progress is not sto
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from typing import Any
 
@@ -16,8 +16,10 @@ import anyio
 import msgspec
 import structlog
 
+from ..faults import point
 from ..model import (
     CompletedEvent,
+    Interaction,
     InteractionEvent,
     PromptEvent,
     ResumeToken,
@@ -25,21 +27,21 @@ from ..model import (
     StartedEvent,
     TurnEvent,
     UntetherEvent,
-    Usage,
 )
-from ..process.direct import DirectProcess
 from ..process.driver import Driver, Ended
-from ..process.host import Launch, Rung
-from ..session import Begin, Decide, End, Input, Interrupt, Place, Prompt, Say, StartFacts
+from ..process.host import AgentProcess, Launch, NotOurs, Receipt, Rung, WriteFailed
+from ..session import Begin, Decide, End, Input, Interrupt, Place, ProcessExit, Prompt, Say, StartFacts
 from ..store import deliveries, interactions, runs, threads
 from ..store.database import StoreError
+from ..store.interactions import Pending
 from ..store.threads import Message, Thread
-from ..text import words
-from ..transport import Card, ChatRef
+from ..transport import Card
 from . import cards, requests
 from .edits import ProgressEdits
-from .engines import CANNOT_ASK, Engine
+from .endings import Endings
+from .engines import Engine
 from .live_run import LiveRun, hand_over
+from .recovery import NO_ROWS, Left, rows_of
 from .services import Services
 
 log = structlog.get_logger(__name__)
@@ -51,7 +53,10 @@ _STOP_PATIENCE_S = 2.5  # how long an interrupt may take before signals follow
 class LiveProcess:
     """An agent at work for one thread, from spawn to end. It is the driver's `InputLog` and `Effects`."""
 
-    def __init__(self, services: Services, engine: Engine, thread: Thread, start: StartFacts) -> None:
+    def __init__(
+        self, services: Services, engine: Engine, thread: Thread, start: StartFacts, left: Left | None = None
+    ) -> None:
+        """`left`: it is one that an earlier start of the bridge left open."""
         self.services = services
         self.engine = engine
         self.thread = thread
@@ -64,40 +69,54 @@ class LiveProcess:
         self.active: LiveRun | None = None
         self.meta: dict[str, Any] = {}  # what is known of the agent: its model, its mode, how full its context is
         self.last: LiveRun | None = None  # the one that ended last: what asks between turns belongs to it
-        self.ready = anyio.Event()  # the agent has its first message, or there is no agent
+        self.asking: dict[str, tuple[Interaction, LiveRun]] = {}  # what waits for a person, by the engine's id
+        self.blocked = ""  # why the agent has to wait for the disk
+        self.ready = anyio.Event()  # the agent has its first message and we are at its side, or there is no agent
         self.ended = anyio.Event()
         self.driver: Driver | None = None
         self.edits = ProgressEdits(services, lambda: self.active, self.status_card)
+        self._endings = Endings(services, engine)
         self._closing = False
+        self._lost = False
+        self._history = left.history if left is not None else ()
+        self._applied = left.applied if left is not None else Place(-1, 0)  # effects up to here are committed
+        self._rows = services.db.read(lambda conn: rows_of(conn, left)) if left is not None else NO_ROWS
 
     # -------------------------------------------------------------------------------------------------- life
 
     async def live(self, launch: Launch, prompt: Prompt) -> None:
-        """Spawn the agent, hand it its first message, and stay until it has ended. Raises SpawnFailed.
+        """Spawn the agent, hand it its first message, and stay until it has ended. Raises SpawnFailed, NotOurs."""
+        host, process_id = self.services.host, self.start.process_id
+        ladder = self.engine.runner.stop_ladder
+        await self._live(
+            lambda: host.spawned(launch, process_id, ladder=ladder, on_blocked=self._note_blocked),
+            Begin(self.start, prompt),
+        )
 
-        One process writes a session at a time: a session that is resumed is locked before the spawn, a new one when
-        it becomes known.
+    async def take_up(self) -> None:
+        """Attach to the agent that an earlier start left, fold what it did, and stay until it has ended.
+
+        Raises NotOurs.
         """
-        services, ladder = self.services, self.engine.runner.stop_ladder
+        process_id = self.start.process_id
+        await self._live(lambda: self.services.host.attached(process_id, on_blocked=self._note_blocked), None)
+
+    async def _live(self, opened: Callable[[], AbstractAsyncContextManager[AgentProcess]], begin: Begin | None) -> None:
+        """One process writes a session at a time: a session that is resumed is locked first, a new one when it
+        becomes known."""
         try:
             if self.resume is not None:
                 await self._hold(self.resume)
-            async with DirectProcess.spawned(
-                launch,
-                folder=services.process_folder(self.start.process_id),
-                clock=services.clock,
-                line_limit=services.options.max_line_bytes,
-                ladder=ladder,
-            ) as process:
-                self.driver = Driver(
-                    self.session, process, inputs=self, effects=self, clock=services.clock, ladder=ladder
-                )
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self.edits.run)
-                    await tasks.start(self.driver.run, Begin(self.start, prompt))
-                    self.ready.set()
-                    await self.driver.finished.wait()
-                    tasks.cancel_scope.cancel()
+            async with opened() as process:
+                point("process.spawned")
+                try:
+                    await self._drive(process, begin)
+                except NotOurs:
+                    raise
+                except Exception:
+                    with anyio.CancelScope(shield=True):  # nobody would listen to it any more
+                        await process.stop(self.engine.runner.stop_ladder)
+                    raise
         finally:
             for lock in self._held.values():
                 lock.release()
@@ -105,7 +124,35 @@ class LiveProcess:
             self._log_unknown()
             self.ready.set()
             self.ended.set()
-            services.hub.changed()
+            self.services.hub.changed()
+
+    async def _drive(self, process: AgentProcess, begin: Begin | None) -> None:
+        self.driver = driver = Driver(
+            self.session,
+            process,
+            inputs=self,
+            effects=self,
+            clock=self.services.clock,
+            ladder=self.engine.runner.stop_ladder,
+            history=self._history,
+        )
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            await tasks.start(driver.run, begin)
+            await driver.caught_up.wait()
+            self._history = ()
+            self._rows = NO_ROWS
+            self.ready.set()
+            tasks.start_soon(self.edits.run)
+            await driver.finished.wait()
+            await process.release()
+            tasks.cancel_scope.cancel()
+
+    def _note_blocked(self, reason: str) -> None:
+        self.blocked = reason
+        if reason:
+            log.warning("process.blocked", process=self.start.process_id, reason=reason)
+        self.show()
 
     def _log_unknown(self) -> None:
         """What the agent said that we do not know yet, once for each process: the CLIs change every week."""
@@ -240,11 +287,10 @@ class LiveProcess:
         def job(conn: sqlite3.Connection) -> int:
             if also is not None:
                 also(conn)
-            ordinal = runs.add_input(conn, process_id, offset, now, msgspec.json.encode(item))
-            if isinstance(item, End):
-                runs.end_process(conn, process_id, msgspec.json.encode(item.exit), now)
-            return ordinal
+            return runs.add_input(conn, process_id, offset, now, msgspec.json.encode(item))
 
+        if isinstance(item, End):
+            self._lost = item.exit.lost
         if isinstance(item, Decide | Interrupt):  # a person is there, to be told that it could not be stored
             return await self.services.db.write(job)
         return await self.services.persist(job)
@@ -264,20 +310,85 @@ class LiveProcess:
                 view.tracker.note_event(event, now)
                 self.meta = dict(view.tracker.meta)
             self._durable(event, view, place, now, jobs, after)
-        if jobs:
+        if jobs and place > self._applied:
+            await self._commit(jobs, place, ending=bool(after))
+        for action in after:
+            action()
 
-            def commit(conn: sqlite3.Connection) -> None:
-                for job in jobs:
-                    job(conn)
-                runs.set_applied(conn, self.start.process_id, place.offset, place.ordinal)
+    async def _commit(self, jobs: Sequence[Job], place: Place, *, ending: bool) -> None:
+        """Store the effects of a step together with its place."""
 
-            await self.services.persist(commit)
-            for action in after:
-                action()
-            self.services.outbox.kick()
+        def commit(conn: sqlite3.Connection) -> None:
+            for job in jobs:
+                job(conn)
+            runs.set_applied(conn, self.start.process_id, place.offset, place.ordinal)
+
+        point("run.ending" if ending else "process.event")
+        await self.services.persist(commit)
+        self._applied = place
+        point("run.ended" if ending else "process.applied")
+        self.services.outbox.kick()
 
     async def settled(self) -> None:
         self.show()
+
+    def recall_message(self, prompt: Prompt) -> None:
+        """A message that is stored as handed to this process, or about to be."""
+        if (view := self._rows.of_prompt(prompt.id)) is not None:
+            view.tracker.meta.update(self.meta)
+            self.expect(prompt, view)
+
+    async def recall(self, item: Input) -> None:
+        match item:
+            case Begin(prompt=prompt) | Say(prompt=prompt):
+                self.recall_message(prompt)
+            case Interrupt():
+                if (busy := self.busy) is not None:
+                    busy.stopping = True
+            case End(exit=exit):
+                self._lost = exit.lost
+
+    async def caught_up(self, decided: Mapping[str, Sequence[Receipt]]) -> None:
+        """Bring the store and the folded session together: requests that the other does not know, runs that ended."""
+        services, process_id = self.services, self.start.process_id
+        now = services.clock.now()
+
+        def reconcile(conn: sqlite3.Connection) -> list[int]:
+            for pending in interactions.open_of_process(conn, process_id):
+                if pending.interaction.id not in self.asking:
+                    requests.withdraw(conn, pending, now)
+            for interaction, view in self.asking.values():
+                self._ask(conn, interaction, view, now)
+            return [run.id for run in runs.of_process(conn, process_id) if run.state == "running"]
+
+        running = await services.persist(reconcile)
+        for view in [view for view in self.opened if view.run_id not in running]:
+            self.opened.remove(view)  # this version of the session does not see that it had ended
+            view.done.set()
+        for pending in services.db.read(lambda conn: interactions.decided_unshown(conn, process_id)):
+            receipts = decided.get(pending.interaction.id, ())
+            self._tasks.start_soon(self.tell_decided, pending, receipts)
+        services.outbox.kick()
+
+    async def tell_decided(self, pending: Pending, receipts: Sequence[Receipt]) -> None:
+        """Change the message of a request that was decided, as soon as the agent has the decision, or never will."""
+        services = self.services
+        try:
+            for receipt in receipts:
+                await receipt.written()
+            undelivered = not receipts  # the session had no use for it
+            point("tap.written")
+        except WriteFailed as error:
+            log.warning("request.not_written", key=pending.key, error=str(error))
+            undelivered = True
+        by, at = pending.decided_by, pending.decided or services.clock.now()
+        await services.persist(lambda conn: requests.retire(conn, pending, by, at, undelivered=undelivered))
+        services.outbox.kick()
+        services.hub.changed()
+
+    async def over(self, exit: ProcessExit, now: float) -> None:
+        process_id = self.start.process_id
+        await self.services.persist(lambda conn: runs.end_process(conn, process_id, msgspec.json.encode(exit), now))
 
     def _turn_started(self, event: TurnEvent, place: Place, now: float, jobs: list[Job]) -> None:
         """Find the run that a turn belongs to; a turn that nobody asked for gets a run of its own."""
@@ -287,13 +398,15 @@ class LiveProcess:
                 return
         if event.prompts:
             return
-        chat = self.last.chat if self.last is not None else self.thread.chat
-        view = LiveRun(None, chat, event.reason or "the agent went on by itself", now)
+        view = self._rows.at(place.offset)
+        if view is None:
+            chat = self.last.chat if self.last is not None else self.thread.chat
+            view = LiveRun(None, chat, event.reason or "the agent went on by itself", now)
+            view.began_offset = place.offset
+            jobs.append(partial(self.open_run, view=view))
         view.tracker.meta.update(self.meta)
-        view.began_offset = place.offset
         self.active = view
         self.opened.append(view)
-        jobs.append(lambda conn: self.open_run(conn, view))
 
     def _durable(
         self,
@@ -319,16 +432,20 @@ class LiveProcess:
             case InteractionEvent(phase="opened"):
                 # Between turns it is a background agent that asks: it belongs to the run that ended last.
                 if (asking := view or self.last) is not None:
-                    jobs.append(lambda conn: self._ask(conn, event, asking, now))
+                    self.asking[event.interaction.id] = (event.interaction, asking)
+                    jobs.append(lambda conn: self._ask(conn, event.interaction, asking, now))
             case InteractionEvent(phase="withdrawn"):
+                self.asking.pop(event.interaction.id, None)
                 jobs.append(lambda conn: self._withdraw(conn, event.interaction.id, now))
+            case InteractionEvent(phase="resolved"):
+                self.asking.pop(event.interaction.id, None)
             case CompletedEvent() | TurnEvent(phase="completed"):
                 self._complete(event, view, place, now, jobs, after)
 
-    def _ask(self, conn: sqlite3.Connection, event: InteractionEvent, view: LiveRun, now: float) -> None:
+    def _ask(self, conn: sqlite3.Connection, interaction: Interaction, view: LiveRun, now: float) -> None:
         process_id = self.start.process_id
         where = self.thread.where
-        requests.ask(conn, self.services, view.chat, where, process_id, view.run_id, event.interaction, now)
+        requests.ask(conn, self.services, view.chat, where, process_id, view.run_id, interaction, now)
 
     def _withdraw(self, conn: sqlite3.Connection, request: str, now: float) -> None:
         pending = interactions.of_request(conn, self.start.process_id, request)
@@ -354,83 +471,14 @@ class LiveProcess:
         for index, run in enumerate(ended):
             # Several messages may be answered by one turn: the answer is told once, as a reply to the first.
             answering = index == 0
-            jobs.append(partial(self._end_run, view=run, event=event, place=place, now=now, answering=answering))
+            end = partial(self._endings.end, view=run, event=event, resume=self.resume, offset=place.offset, now=now)
+            jobs.append(partial(end, answering=answering, lost=self._lost))
             after.append(partial(self._closed, run))
-
-    def _end_run(
-        self,
-        conn: sqlite3.Connection,
-        view: LiveRun,
-        event: CompletedEvent | TurnEvent,
-        place: Place,
-        now: float,
-        answering: bool,
-    ) -> None:
-        state = "stopped" if event.outcome == "stopped" else "done" if event.ok else "failed"
-        usage = _usage(event.usage)
-        model = str(view.tracker.meta.get("model") or "")
-        if not runs.end_run(
-            conn,
-            view.run_id,
-            state,
-            now,
-            answer=event.answer,
-            error=event.error or "",
-            advice=event.advice,
-            raw_error=event.raw_error,
-            usage=usage,
-            steps=view.tracker.count,
-            model=model,
-            ended_offset=place.offset,
-        ):
-            return
-        took = words.duration(now - view.tracker.started)
-        log.info("run.ended", run=view.run_id, state=state, took=took, error=event.error or None)
-        if view.message is not None:
-            threads.set_prompt(conn, view.message.prompt_id, "answered")
-        if answering:
-            parts = self.services.parts(view.chat, self._answer_card(view, event, usage, model, now))
-            deliveries.add_send(conn, view.chat, parts, "answer", now, run_id=view.run_id)
-        if view.status_delivery is not None:
-            deliveries.add_delete(conn, view.status_delivery, now)
-
-    def _answer_card(
-        self, view: LiveRun, event: CompletedEvent | TurnEvent, usage: dict[str, Any], model: str, now: float
-    ) -> Card:
-        took = now - view.tracker.started
-        resume = self._resume_line(view.chat)
-        if event.outcome == "stopped":
-            return cards.stopped(took, event.answer, resume=resume, reply_to=view.reply_to)
-        if not event.ok:
-            error = event.error or "The agent ended without an answer."
-            return cards.failure(
-                view.run_id,
-                error,
-                event.advice,
-                so_far=event.answer if event.answer != error else "",
-                details=bool(event.raw_error),
-                resume=resume,
-                reply_to=view.reply_to,
-            )
-        mode = str(view.tracker.meta.get("permission_mode") or "") if self.engine.runner.interactive else CANNOT_ASK
-        small = cards.footer(took, view.tracker.count, model, usage, mode)
-        return cards.answer(event.answer, small, resume=resume, reply_to=view.reply_to)
-
-    def _resume_line(self, chat: ChatRef) -> str:
-        options = self.services.options
-        if not options.show_resume_line or chat.transport not in options.stateless or not self.resume:
-            return ""
-        return self.engine.runner.format_resume(self.resume).strip("`")
 
     def _drop(self, view: LiveRun, now: float, jobs: list[Job], after: list[Callable[[], None]]) -> None:
         """A message went back to the queue: its run never happened."""
 
-        def job(conn: sqlite3.Connection) -> None:
-            runs.end_run(conn, view.run_id, "interrupted", now, error="handed back to the queue")
-            if view.status_delivery is not None:
-                deliveries.add_delete(conn, view.status_delivery, now)
-
-        jobs.append(job)
+        jobs.append(partial(self._endings.drop, view=view, now=now))
         after.append(partial(self._closed, view))
         if self.active is view:
             self.active = None
@@ -448,6 +496,7 @@ class LiveProcess:
             self.services.clock.now(),
             verbose=view.verbose or options.verbose,
             stopping=view.stopping,
+            blocked=self.blocked,
             max_actions=options.max_actions,
             reply_to=view.reply_to,
         )
@@ -456,10 +505,3 @@ class LiveProcess:
         """Something visible may have changed."""
         self.edits.changed()
         self.services.hub.changed()
-
-
-def _usage(usage: Usage | dict[str, Any] | None) -> dict[str, Any]:
-    if usage is None:
-        return {}
-    plain = usage if isinstance(usage, dict) else msgspec.to_builtins(usage)
-    return dict(plain)

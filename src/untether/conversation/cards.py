@@ -57,6 +57,7 @@ def status(
     *,
     verbose: bool = False,
     stopping: bool = False,
+    blocked: str = "",
     max_actions: int = 5,
     reply_to: str = "",
 ) -> Card:
@@ -64,13 +65,20 @@ def status(
     sign = "⏸" if tracker.waiting else "▸"
     lines = [f"{sign} {header(engine, where, tracker, now)}"]
     lines += [step_text(step, now, verbose=verbose) for step in tracker.last(max_actions * (2 if verbose else 1))]
-    waiting = "■ stopping…" if stopping else wait_text(tracker, waits, now)
+    waiting = "■ stopping…" if stopping else _BLOCKED.get(blocked) or wait_text(tracker, waits, now)
     if waiting:
         lines.append(waiting)
     buttons = (() if stopping else (Button("Stop", f"{STOP}:{run_id}"),)) + (
         Button("Less" if verbose else "Details", f"{VERBOSE}:{run_id}"),
     )
     return Card(tuple(Line(line) for line in lines), buttons=(buttons,), silent=True, reply_to=reply_to)
+
+
+# Why an agent has to wait before it can print on: the reasons that its keeper gives.
+_BLOCKED = {
+    "disk": "⏳ the disk is full: the agent waits until there is room again",
+    "journal": "⏳ this run has printed as much as may be kept: stop it, or raise the limit",
+}
 
 
 def context_percent(facts: Mapping[str, Any]) -> int:
@@ -143,11 +151,17 @@ def without(card: Card, what: str) -> Card:
     return msgspec.structs.replace(card, buttons=tuple(row for row in rows if row))
 
 
-def interrupted(run_id: int, title: str) -> Card:
-    return Card(
-        (Line("■ Interrupted: Untether was stopped while this ran."), Line(words.one_line(title, 200), "quiet")),
-        buttons=((Button("Resume", f"{RESUME}:{run_id}", style="success"),),),
-    )
+def interrupted(run_id: int, title: str, done: Sequence[str] = (), so_far: str = "", *, reply_to: str = "") -> Card:
+    """The agent of a run ended while nobody watched. `done` are its last steps, `so_far` what it had written."""
+    blocks: list[Block] = [
+        Line("■ Interrupted: the agent of this run ended while Untether was away."),
+        Line(words.one_line(title, 200), "quiet"),
+        *(Line(step) for step in done),
+    ]
+    if so_far.strip():
+        blocks += [Line("What was written so far:", "quiet"), Markdown(so_far)]
+    resume = Button("Resume", f"{RESUME}:{run_id}", style="success")
+    return Card(tuple(blocks), buttons=((resume,),), reply_to=reply_to, file_name="answer.md")
 
 
 def details(raw: str) -> Card:

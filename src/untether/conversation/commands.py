@@ -403,8 +403,7 @@ class Commands:
             )
             # The button has done its work: it goes, and the message stays.
             if (shown := deliveries.of_message(conn, tap.chat, tap.message_id)) is not None and shown.card is not None:
-                card = cards.interrupted(run.id, run.title) if resume else shown.card
-                left = cards.without(card, cards.RESUME if resume else cards.AGAIN)
+                left = cards.without(shown.card, cards.RESUME if resume else cards.AGAIN)
                 deliveries.add_edit(conn, shown.id, left, services.clock.now(), priority=Priority.NOTICE)
             updates.done(conn, update.id)
             return True

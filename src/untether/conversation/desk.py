@@ -11,7 +11,6 @@ import structlog
 from ..faults import point
 from ..model import Allow, Answers, Decision, Deny
 from ..process.driver import Ended
-from ..process.host import WriteFailed
 from ..session import Decide
 from ..store import deliveries, interactions, updates
 from ..store.database import StoreError
@@ -19,7 +18,7 @@ from ..store.interactions import Pending
 from ..store.updates import Update
 from ..text import words
 from ..transport import Sender
-from . import cards, requests
+from . import cards
 from .scheduler import Scheduler
 from .services import Services
 
@@ -56,6 +55,8 @@ class Desk:
         if pending is None:
             return "This request is not known any more"
         live = self._scheduler.process(pending.process_id)
+        if live is not None:
+            await live.ready.wait()  # it may be one that is being taken up again
         if live is None or live.driver is None or live.ended.is_set():
             return self.late(pending) if pending.state != "open" else "The agent that asked has ended"
         now = services.clock.now()
@@ -80,16 +81,7 @@ class Desk:
         verdict = cards.verdict(pending.interaction, decision)
         await told(verdict)
         decided = msgspec.structs.replace(pending, state="decided", decision=decision, decided_by=name, decided=now)
-        try:
-            for receipt in receipts:
-                await receipt.written()
-            undelivered = not receipts  # the session had no use for it
-        except WriteFailed as error:
-            log.warning("desk.not_written", key=key, error=str(error))
-            undelivered = True
-        await services.persist(lambda conn: requests.retire(conn, decided, name, now, undelivered=undelivered))
-        services.outbox.kick()
-        services.hub.changed()
+        await live.tell_decided(decided, receipts)
         return verdict
 
     @staticmethod

@@ -5,21 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from ..model import ActionEvent
-from ..process.journal import JournalReader
-from ..process.replay import StoredInput, fold
-from ..session import Input, StartFacts
+from ..process.replay import fold
+from ..session import StartFacts
 from ..store import runs
 from ..store.runs import Run
 from .progress import ProgressTracker
+from .recovery import stored_inputs
 from .services import Services
-
-_INPUT = msgspec.json.Decoder(Input)
-
-
-def stored_inputs(services: Services, process_id: str) -> list[StoredInput]:
-    """The inputs of a process, in order."""
-    rows = services.db.read(lambda conn: runs.inputs(conn, process_id))
-    return [StoredInput(ordinal, offset, time, _INPUT.decode(item)) for ordinal, offset, time, item in rows]
 
 
 def tracker_of(services: Services, run: Run) -> ProgressTracker:
@@ -36,8 +28,9 @@ def tracker_of(services: Services, run: Run) -> ProgressTracker:
     if engine is None:
         return tracker
     last = run.ended_offset
-    lines = JournalReader(services.process_folder(process_id)).lines()
-    for step, place, now, _ in fold(engine.runner.session(start), lines, stored_inputs(services, process_id)):
+    lines = services.host.journal(process_id)
+    inputs = services.db.read(lambda conn: stored_inputs(conn, process_id))
+    for step, place, now, _ in fold(engine.runner.session(start), lines, inputs):
         if last is not None and place.offset > last:
             break
         if place.offset > run.began_offset or run.began_offset == 0:

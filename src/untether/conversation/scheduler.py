@@ -14,46 +14,80 @@ import structlog
 
 from ..faults import point
 from ..model import CompletedEvent, EngineId, ResumeToken
-from ..process.direct import SpawnFailed
 from ..process.driver import Ended
-from ..process.kept import end_leftovers
+from ..process.host import NotOurs, SpawnFailed
 from ..runner import PRESPAWN_BLOCKED_KEY, RunOptions
 from ..session import ProcessExit, Prompt, StartFacts
 from ..store import deliveries, interactions, runs, threads
 from ..store.database import StoreError
 from ..store.threads import Message, Thread
-from ..transport import Priority
 from . import cards, requests
 from .bridge import LiveProcess
 from .live_run import LiveRun, Withdrawn, hand_over
+from .presence import Presence
 from .services import Services
+from .takeover import Found, Takeover
 
 log = structlog.get_logger(__name__)
 
 _LOOK_AGAIN_S = 1.0  # at an agent that waits for something between turns
+_UNANSWERED = ("The agent ended without an answer.", "Send the message again.")
 
 
 class Scheduler:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._live: dict[int, LiveProcess] = {}  # by thread id
+        self._agents: dict[str, LiveProcess] = {}  # by process id; those too that a newer one of the thread follows
         self._wakes: dict[int, anyio.Event] = {}  # of the threads that have a worker
         self._tasks: anyio.abc.TaskGroup | None = None
 
     # ------------------------------------------------------------------------------------------------- outside
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Tell what the last stop interrupted, take up what waits, and serve until cancelled."""
-        await self._end_leftovers()
-        await self._tell_interrupted()
+        """Take up the agents that were left at work, then what waits, and serve until cancelled."""
+        presence = Presence(self._services.db, self._services.clock)
+        takeover = Takeover(self._services, presence)
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
+            found = await takeover.find()
+            for one in found:
+                self._register(one.live)
             task_status.started()
+            tasks.start_soon(presence.run)
+            tasks.start_soon(self._take_up, found)
+            tasks.start_soon(takeover.welcome_back, found)
             for thread_id in self._services.db.read(threads.threads_with_queued):
                 (first,) = self._services.db.read(partial(threads.queued, thread_id=thread_id, limit=1))
                 if first.chat.transport in self._services.transports:
                     self.wake(thread_id)  # those of a transport that is switched off now wait for it
             await anyio.sleep_forever()
+
+    async def _take_up(self, found: Sequence[Found]) -> None:
+        """Those that wait for a person first: the others begin when these are done."""
+        assert self._tasks is not None
+        for urgent in (True, False):
+            for one in found:
+                if one.waits_for_person is urgent:
+                    self._tasks.start_soon(self._live_out, one.live, one.untold)
+                    self._tasks.start_soon(self._see_to, one.live)
+            for one in found:
+                if one.waits_for_person is urgent:
+                    await one.live.ready.wait()
+
+    async def _see_to(self, live: LiveProcess) -> None:
+        """Go on with what the last bridge had begun to do with an agent that was taken up."""
+        await live.ready.wait()
+        if self._live.get(live.thread.id) is not live:
+            await live.close()  # a newer one of its thread follows it
+        elif (busy := live.busy) is not None and busy.stopping:
+            await live.stop()
+        else:
+            self.wake(live.thread.id)
+
+    def _register(self, live: LiveProcess) -> None:
+        self._live[live.thread.id] = live
+        self._agents[live.start.process_id] = live
 
     def wake(self, thread_id: int) -> None:
         """There may be a queued message."""
@@ -67,13 +101,13 @@ class Scheduler:
         return self._live.get(thread_id)
 
     def process(self, process_id: str) -> LiveProcess | None:
-        return next((live for live in self._live.values() if live.start.process_id == process_id), None)
+        return self._agents.get(process_id)
 
     def processes(self) -> list[LiveProcess]:
-        return list(self._live.values())
+        return list(self._agents.values())
 
     def view(self, run_id: int) -> tuple[LiveProcess, LiveRun] | None:
-        for live in self._live.values():
+        for live in self._agents.values():
             for view in live.opened:
                 if view.run_id == run_id:
                     return live, view
@@ -99,6 +133,8 @@ class Scheduler:
             while True:
                 wake = self._wakes[thread_id] = anyio.Event()
                 live = self._live.get(thread_id)
+                if live is not None:
+                    await live.ready.wait()
                 if live is not None and live.busy is not None:
                     await live.busy.done.wait()
                     continue
@@ -203,35 +239,50 @@ class Scheduler:
         point("process.committed")
         services.outbox.kick()
         services.hub.changed()
-        self._live[thread.id] = live
+        self._register(live)
         assert self._tasks is not None
         self._tasks.start_soon(self._live_out, live, prompt)
         await live.ready.wait()
         return live
 
-    async def _live_out(self, live: LiveProcess, prompt: Prompt) -> None:
+    async def _live_out(self, live: LiveProcess, prompt: Prompt | None) -> None:
         """Hold a process from spawn to end, and close what a failure left open.
 
-        A stop of the bridge cuts it short: then the next start tells what was interrupted.
+        Without a `prompt` it is one that has its message already, and was left by the last bridge. A stop of the
+        bridge cuts this short: the next start takes the process up.
         """
         try:
             try:
-                error, advice = await self._lived(live, prompt)
+                trouble = await self._lived(live, prompt)
+            except NotOurs as error:
+                # Nothing of it is closed or told: whoever controls it does that.
+                log.error("process.not_ours", process=live.start.process_id, error=str(error))
+                return
             finally:
                 if self._live.get(live.thread.id) is live:
                     del self._live[live.thread.id]
-            await self._close_open(live, error, advice)
+                self._agents.pop(live.start.process_id, None)
+            if trouble is not None or live.opened:
+                await self._close_open(live, *(trouble or _UNANSWERED))
         finally:
             live.ready.set()
             live.ended.set()
             self.wake(live.thread.id)
 
-    async def _lived(self, live: LiveProcess, prompt: Prompt) -> tuple[str, str]:
-        """Spawn the agent and stay until it has ended. What to tell of the runs that it leaves open, and to advise."""
+    async def _lived(self, live: LiveProcess, prompt: Prompt | None) -> tuple[str, str] | None:
+        """Stay with an agent until it has ended. What to tell of the runs that a failure leaves open, and to advise.
+
+        Raises NotOurs.
+        """
         engine = live.engine
         try:
-            environ = self._services.environment(engine.runner, live.start.process_id)
-            await live.live(engine.runner.launch(live.start, prompt, environ=environ), prompt)
+            if prompt is None:
+                await live.take_up()
+            else:
+                environ = self._services.environment(engine.runner, live.start.process_id)
+                await live.live(engine.runner.launch(live.start, prompt, environ=environ), prompt)
+        except NotOurs:
+            raise
         except SpawnFailed as failure:
             command = engine.backend.install_cmd
             return str(failure), f"Install it with: {command}" if command else "Check the command in the configuration."
@@ -239,7 +290,7 @@ class Scheduler:
             # A defect in one session must not take the other chats down; the run is told as failed, with the facts.
             log.exception("process.failed", process=live.start.process_id)
             return f"Untether could not go on with this agent: {_cause(failure)}", "Send the message again."
-        return "The agent ended without an answer.", "Send the message again."
+        return None
 
     async def _close_open(self, live: LiveProcess, error: str, advice: str) -> None:
         """Fail the runs that the session did not complete (it never began, or it broke), and close the process."""
@@ -259,6 +310,7 @@ class Scheduler:
 
         await services.persist(close)
         services.outbox.kick()
+        services.hub.changed()
 
     async def _fail(
         self, thread: Thread, view: LiveRun, error: str, advice: str, usage: dict[str, str] | None = None
@@ -305,62 +357,6 @@ class Scheduler:
         except Withdrawn:
             return
         await self._fail(thread, view, event.error or "", advice, usage={PRESPAWN_BLOCKED_KEY: reason})
-
-    # ---------------------------------------------------------------------------------------------- a new start
-
-    async def _end_leftovers(self) -> None:
-        """Agents of the last start may still be about after a crash: two would write one session on a resume."""
-        for process_id in self._services.db.read(runs.open_processes):
-            folder = self._services.process_folder(process_id)
-            ended = await end_leftovers(folder, process_id)
-            if ended:
-                log.warning("process.leftovers_ended", process=process_id, count=ended)
-
-    async def _tell_interrupted(self) -> None:
-        """Runs that a stop or crash cut are never started again by themselves: they are told, with a way to resume.
-
-        A message whose agent never got it goes back to the queue.
-        """
-        services = self._services
-        now = services.clock.now()
-
-        def job(conn: sqlite3.Connection) -> None:
-            for run in runs.running(conn):
-                began = run.process_id is not None and bool(runs.inputs(conn, run.process_id))
-                message = threads.message(conn, run.message_id) if run.message_id is not None else None
-                runs.end_run(conn, run.id, "interrupted", now, error="Untether was stopped while this ran.")
-                status = deliveries.status_of_run(conn, run.id)
-                if message is not None and not began:
-                    threads.set_message(conn, message.id, "queued")
-                    if status is not None:
-                        deliveries.add_delete(conn, status.id, now)
-                    continue
-                self._mark_interrupted(conn, run, message, status, now)
-            for pending in interactions.all_open(conn):
-                requests.withdraw(conn, pending, now)
-            for pending in interactions.decided_unshown(conn):
-                requests.retire(conn, pending, pending.decided_by, pending.decided or now)
-            for process_id in runs.open_processes(conn):
-                exit = ProcessExit(note="ended with the bridge")
-                runs.end_process(conn, process_id, msgspec.json.encode(exit), now)
-
-        await services.persist(job)
-        services.outbox.kick()
-
-    def _mark_interrupted(
-        self,
-        conn: sqlite3.Connection,
-        run: runs.Run,
-        message: Message | None,
-        status: deliveries.Delivery | None,
-        now: float,
-    ) -> None:
-        card = cards.interrupted(run.id, run.title)
-        if status is not None and status.state not in ("unknown", "failed"):
-            deliveries.add_edit(conn, status.id, card, now, priority=Priority.NOTICE)
-        elif (thread := threads.thread(conn, run.thread_id)) is not None:
-            chat = message.chat if message is not None else thread.chat
-            deliveries.add_send(conn, chat, [card], "notice", now, run_id=run.id)
 
 
 def _cause(failure: BaseException) -> BaseException:

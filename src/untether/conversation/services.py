@@ -7,7 +7,6 @@ import sqlite3
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -15,6 +14,7 @@ import structlog
 
 from ..clock import Clock
 from ..model import Record
+from ..process.host import Host
 from ..runner import Runner
 from ..store import runs, threads
 from ..store.database import Database
@@ -67,6 +67,7 @@ class Services:
     engines: Engines
     outbox: Outbox
     hub: Hub
+    host: Host
     environment: Callable[[Runner, str], Mapping[str, str]]
     """The environment of an agent, from its runner and its process id."""
     new_key: Callable[[], str] = new_key
@@ -100,9 +101,6 @@ class Services:
             thread_id = found.thread_id if found is not None else 0
             return self.db.read(lambda conn: threads.thread(conn, thread_id))
         return self.db.read(lambda conn: threads.of_message(conn, chat, message_id))
-
-    def process_folder(self, process_id: str) -> Path:
-        return Path(self.options.state_dir) / "processes" / process_id
 
 
 def _unformatted(card: Card) -> Card:

@@ -12,7 +12,7 @@ import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import anyio
 import anyio.abc
@@ -24,7 +24,7 @@ from ..clock import Clock
 from ..session import Place, ProcessExit
 from . import tree
 from .environment import PROCESS_VARIABLE
-from .host import DEFAULT_LADDER, Launch, Line, Receipt, Rung
+from .host import DEFAULT_LADDER, Launch, Line, Receipt, Rung, SpawnFailed
 from .journal import Excerpt, JournalWriter, ProcessState
 from .lines import LINE_LIMIT, LineReader
 from .pipes import DRAIN, GRACE, InputPipe, OutputPipe
@@ -34,15 +34,6 @@ log = structlog.get_logger(__name__)
 _CLOSE_WAIT = 30.0  # seconds for accepted lines before stdin is closed without them: an agent may be slow to start
 _LOOK = 0.3  # seconds for finding descendants before a signal goes out
 _SWEEP = 0.4  # seconds for each of the two passes over what an ended agent has left
-
-
-class SpawnFailed(Exception):
-    """The agent was not started. `reason` is one sentence for people; `kind` says which case it is."""
-
-    def __init__(self, kind: Literal["program", "folder", "journal", "other"], reason: str) -> None:
-        super().__init__(reason)
-        self.kind = kind
-        self.reason = reason
 
 
 class DirectProcess:
@@ -93,7 +84,8 @@ class DirectProcess:
         Raises SpawnFailed.
         """
         with ExitStack() as owned:
-            journal = owned.enter_context(closing(_open_journal(folder))) if folder is not None else None
+            process_id = launch.env.get(PROCESS_VARIABLE, "")
+            journal = owned.enter_context(closing(_open_journal(folder, process_id))) if folder is not None else None
             pipes = _open_pipes(owned)
             if not launch.stdin:
                 pipes.stdin.end(0.0, "the agent was started without stdin")
@@ -101,7 +93,7 @@ class DirectProcess:
             process = cls(
                 child,
                 pipes,
-                process_id=launch.env.get(PROCESS_VARIABLE, ""),
+                process_id=process_id,
                 journal=journal,
                 clock=clock,
                 line_limit=line_limit,
@@ -159,6 +151,9 @@ class DirectProcess:
         await self._ended.wait()
         return self._exit
 
+    async def release(self) -> None:
+        """See `host.AgentProcess`."""
+
     # ---------------------------------------------------------------------------------------------------- its life
 
     async def _live(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
@@ -179,6 +174,10 @@ class DirectProcess:
             self._stop.done.set()
 
     async def _leave(self, ladder: Sequence[Rung]) -> None:
+        if not self._exited.is_set() and not self._stop.asked:
+            # Nobody asked for its end: it cannot outlive us. What it says to that does not belong to its work.
+            self._stop.lost = True
+            self._recording = False
         await self.stop(ladder)
         with anyio.move_on_after(DRAIN + 2 * GRACE):
             await self._ended.wait()
@@ -227,11 +226,14 @@ class DirectProcess:
                 code=code if code >= 0 else None,
                 signal=_signal_name(-code) if code < 0 else "",
                 stderr_tail=self._errors.tail.decode("utf-8", "replace"),
-                stopped=self._stop.asked,
+                stopped=self._stop.asked and not self._stop.lost,
                 note=self._stop.note,
+                lost=self._stop.lost,
             )
         if self._journal is not None:
-            state = ProcessState(self._exit, self._clock.now(), self._printed, self._journal.stored)
+            place = self._pipes.stdin.written
+            written = (place.offset, place.ordinal, place.index) if place is not None else None
+            state = ProcessState(self._exit, self._clock.now(), self._printed, self._journal.stored, written)
             try:
                 self._journal.write_state(state)
             except OSError as error:
@@ -336,6 +338,7 @@ class _Stop:
     def __init__(self, process_id: str) -> None:
         self.process_id = process_id
         self.asked = False
+        self.lost = False
         self.begun = False
         self.done = anyio.Event()
         self.note = ""
@@ -360,9 +363,9 @@ def _open_pipes(owned: ExitStack) -> _Pipes:
         raise SpawnFailed("other", f"The pipes for the agent could not be made: {error.strerror}.") from error
 
 
-def _open_journal(folder: Path) -> JournalWriter:
+def _open_journal(folder: Path, process_id: str) -> JournalWriter:
     try:
-        return JournalWriter(folder)
+        return JournalWriter(folder, process_id)
     except OSError as error:
         raise SpawnFailed("journal", f"{folder} cannot be written: {error.strerror or error}.") from error
 
@@ -379,13 +382,14 @@ async def _spawn(launch: Launch, pipes: _Pipes) -> anyio.abc.Process:
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        raise _spawn_failed(launch, error) from error
+        raise spawn_failed(launch, error) from error
     finally:
         for pipe in pipes:
             pipe.close_child_end()
 
 
-def _spawn_failed(launch: Launch, error: Exception) -> SpawnFailed:
+def spawn_failed(launch: Launch, error: Exception) -> SpawnFailed:
+    """Why a spawn failed, in words."""
     # The error itself does not tell whether the folder, the program or its interpreter is missing.
     program = launch.argv[0]
     if not os.path.isdir(launch.cwd):

@@ -3,11 +3,17 @@
 All that changes a session goes through one lock, so steps never overlap and a session's history has one order. An
 input is stored before any effect of it leaves. Lines for the agent carry the place at which they arose, and are
 handed to the process without waiting, so a full pipe never stops the reading of the agent's output.
+
+A process that is taken up again is first folded: its output is read from the beginning, and its stored inputs are
+given to the session where they applied. Meanwhile no deadline fires and no new input is taken. Lines for the agent
+leave again, for its owner knows by their places which ones it has; stops and questions about outside facts wait until
+the fold has caught up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -18,8 +24,24 @@ from msgspec.structs import replace
 
 from ..clock import Clock
 from ..model import UntetherEvent
-from ..session import Answer, Begin, Call, CallResult, End, EngineSession, Input, Place, ReadFile, Step, Tick, apply
+from ..session import (
+    Answer,
+    Begin,
+    Call,
+    CallResult,
+    Decide,
+    End,
+    EngineSession,
+    Input,
+    Place,
+    ProcessExit,
+    ReadFile,
+    Step,
+    Tick,
+    apply,
+)
 from .host import DEFAULT_LADDER, AgentProcess, Line, Receipt, Rung
+from .replay import StoredInput
 
 log = structlog.get_logger(__name__)
 
@@ -46,6 +68,15 @@ class Effects(Protocol):
 
     async def settled(self) -> None:
         """A batch of lines or an input was worked off; waits may have changed."""
+
+    async def recall(self, item: Input) -> None:
+        """A stored input is about to be given to the session again."""
+
+    async def caught_up(self, decided: Mapping[str, Sequence[Receipt]]) -> None:
+        """All that is stored was folded; what follows is new. `decided`: the lines of each decision, by request."""
+
+    async def over(self, exit: ProcessExit, now: float) -> None:
+        """The process is over and the effects of its end are committed: nothing of it is to be folded again."""
 
 
 class Ended(RuntimeError):
@@ -80,31 +111,41 @@ class Driver:
         effects: Effects,
         clock: Clock,
         ladder: Sequence[Rung] = DEFAULT_LADDER,
-        place: Place | None = None,
+        history: Sequence[StoredInput] = (),
     ) -> None:
+        """`history` are the stored inputs of a process that is taken up again."""
         self.session = session
         self.process = process
         self._inputs = inputs
         self._effects = effects
         self._clock = clock
         self._ladder = ladder
-        start = place or Place(0, 0)
-        self.offset = start.offset
-        self._ordinal = start.ordinal
+        self.offset = 0
+        self._ordinal = 0
         self._now = 0.0
+        self._history = deque(history)
+        self._decided: dict[str, list[Receipt]] = {}  # of the history
+        self._postponed: dict[str, Call] = {}
+        self._exit: ProcessExit | None = None
         self._lock = anyio.Lock()
         self._deadline: float | None = None
         self._deadline_changed = anyio.Event()
         self._stopping = False
+        self._stop_wanted = False
+        self._close_wanted = False
         self.ended = False
+        self.caught_up = anyio.Event()
         self.finished = anyio.Event()
+        if not history:
+            self.caught_up.set()
 
     async def run(
         self, begin: Begin | None = None, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
         """Begin the session (when `begin` is given), feed lines until the agent has ended, then end the session.
 
-        Started when the beginning is stored and on its way. Cancelling leaves the agent as it is.
+        Started when the beginning is stored and on its way; `caught_up` is set when the history is folded. Cancelling
+        leaves the agent as it is.
         """
         try:
             async with anyio.create_task_group() as tasks:
@@ -114,13 +155,21 @@ class Driver:
                     await self._take_here(begin)
                 task_status.started()
                 async for batch in self.process.batches():
-                    await self._feed(batch)
-                exit = await self.process.wait()
-                await self._take_here(End(exit))
+                    if batch:
+                        await self._feed(batch)
+                    elif not self.caught_up.is_set():
+                        await self._catch_up()
+                if not self.caught_up.is_set():
+                    await self._catch_up()
+                if self._exit is None:
+                    await self._take_here(End(await self.process.wait()))
+                assert self._exit is not None
+                await self._effects.over(self._exit, self._now)
                 self.finished.set()
                 tasks.cancel_scope.cancel()
         finally:
             self.ended = True
+            self.caught_up.set()
 
     async def submit(self, item: Input, also: Also | None = None) -> list[Receipt]:
         """Store `item`, apply it, and return receipts of the lines it sends to the agent.
@@ -144,6 +193,7 @@ class Driver:
     async def _take(self, taking: _Taking) -> None:
         """Take one input. A session that fails at it ends the run, as one that fails at a line does."""
         try:
+            await self.caught_up.wait()
             async with self._lock:
                 if self.ended:
                     return
@@ -156,15 +206,21 @@ class Driver:
                 taking.refusal = None
                 self._now = now  # only now: a refused input leaves no trace, in time neither
                 if isinstance(taking.item, End):
-                    self.ended = True
+                    self._end(taking.item)
                 taking.receipts = await self._handle(apply(self.session, taking.item, now), now)
                 await self._effects.settled()
         finally:
             taking.done.set()
 
+    def _end(self, item: End) -> None:
+        self.ended = True
+        self._exit = item.exit
+
     async def _feed(self, batch: Sequence[Line]) -> None:
         async with self._lock:
             for line in batch:
+                while self._history and self._history[0].offset < line.end:
+                    await self._recall(self._history.popleft())
                 self.offset = line.end
                 now = self._now = max(self._now, line.time)
                 step = self.session.skipped(line.skipped, now) if line.skipped else self.session.feed(line.data, now)
@@ -172,6 +228,34 @@ class Driver:
                     await self._handle(step, now)
                 else:
                     self._set_deadline(step.deadline)
+            await self._effects.settled()
+
+    async def _recall(self, stored: StoredInput) -> None:
+        """Give a stored input to the session again, as it was."""
+        self._ordinal = stored.ordinal
+        now = self._now = max(self._now, stored.time)
+        item = stored.item
+        await self._effects.recall(item)
+        if isinstance(item, End):
+            self._end(item)
+        if isinstance(item, Answer):
+            self._postponed.pop(item.call_id, None)
+        receipts = await self._handle(apply(self.session, item, now), now)
+        if isinstance(item, Decide):
+            self._decided[item.interaction_id] = receipts
+
+    async def _catch_up(self) -> None:
+        """The output so far is read: give the session what it got after it, and do what was postponed."""
+        async with self._lock:
+            while self._history:
+                await self._recall(self._history.popleft())
+            await self._effects.caught_up(self._decided)
+            self._decided = {}
+            self.caught_up.set()
+            for call in self._postponed.values():
+                self._tasks.start_soon(self._look_up, call)
+            self._postponed = {}
+            self._act_on_process()
             await self._effects.settled()
 
     async def _handle(self, step: Step, now: float) -> list[Receipt]:
@@ -182,13 +266,24 @@ class Driver:
             self.process.write(Place(self.offset, self._ordinal, index), data) for index, data in enumerate(step.writes)
         ]
         for call in step.calls:
-            self._tasks.start_soon(self._look_up, call)
-        if step.stop and not self._stopping:
+            if self.caught_up.is_set():
+                self._tasks.start_soon(self._look_up, call)
+            else:
+                self._postponed[call.call_id] = call
+        self._stop_wanted |= step.stop
+        self._close_wanted |= step.close_stdin
+        if self.caught_up.is_set():
+            self._act_on_process()
+        return receipts
+
+    def _act_on_process(self) -> None:
+        """Do what the session wants done with its agent, once."""
+        if self._stop_wanted and not self._stopping:
             self._stopping = True
             self._tasks.start_soon(self.process.stop, self._ladder)
-        elif step.close_stdin:
+        elif self._close_wanted:
             self._tasks.start_soon(self.process.close_stdin)
-        return receipts
+        self._close_wanted = False
 
     async def _look_up(self, call: Call) -> None:
         result = await read_file(call)
@@ -196,6 +291,7 @@ class Driver:
             await self.submit(Answer(call.call_id, result))
 
     async def _keep_time(self) -> None:
+        await self.caught_up.wait()
         while True:
             deadline, changed = self._deadline, self._deadline_changed
             if deadline is None:

@@ -5,8 +5,9 @@ Nothing above this seam may assume a local pid, a parent relation or a file.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from typing import Literal, Protocol
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Literal, Protocol, TypeAlias
 
 from ..model import Record
 from ..session import Place, ProcessExit
@@ -54,6 +55,23 @@ DEFAULT_LADDER: tuple[Rung, ...] = (
 )
 
 
+Standing: TypeAlias = Literal["new", "alive", "ended", "gone"]
+"""How a process stands: no agent was started, it is at work, its end is on record, or nobody saw its end."""
+
+
+class SpawnFailed(Exception):
+    """The agent was not started. `reason` is one sentence for people; `kind` says which case it is."""
+
+    def __init__(self, kind: Literal["program", "folder", "journal", "other"], reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+        self.reason = reason
+
+
+class NotOurs(Exception):
+    """This process may not be controlled from here, for another bridge does or its owner refuses us. Leave it alone."""
+
+
 class WriteFailed(OSError):
     """The agent no longer reads: its stdin is closed or it has ended."""
 
@@ -69,7 +87,10 @@ class AgentProcess(Protocol):
     """One agent at work."""
 
     def batches(self) -> AsyncIterator[Sequence[Line]]:
-        """Lines in order, as many at a time as were ready. Ends when the agent has ended and its output is read."""
+        """Lines in order, as many at a time as were ready. Ends when the agent has ended and its output is read.
+
+        After an attach an empty batch says that all it has printed so far was read.
+        """
 
     def write(self, place: Place, data: bytes) -> Receipt:
         """Accept one whole line. Never blocks; lines leave in order; the same place twice joins the first."""
@@ -81,4 +102,40 @@ class AgentProcess(Protocol):
         """Climb the ladder until the agent and what it started have ended. Always returns within the ladder's time."""
 
     async def wait(self) -> ProcessExit:
-        """How the agent ended."""
+        """How the agent ended. `lost` when nobody saw it: then all that was left of it has been ended."""
+
+    async def release(self) -> None:
+        """All that came of it is stored: whoever owns the agent need not wait for us any more."""
+
+
+class Host(Protocol):
+    """Where agents run. A process is known by its id, and by a journal that outlives the bridge."""
+
+    def spawned(
+        self,
+        launch: Launch,
+        process_id: str,
+        *,
+        ladder: Sequence[Rung],
+        on_blocked: Callable[[str], None] | None = None,
+    ) -> AbstractAsyncContextManager[AgentProcess]:
+        """Start an agent; one that was started before under this id is attached to. Raises SpawnFailed, NotOurs.
+
+        `on_blocked` hears why the agent has to wait for the disk (`journal`, `disk`), and "" when it goes on.
+        """
+
+    def attached(
+        self, process_id: str, *, on_blocked: Callable[[str], None] | None = None
+    ) -> AbstractAsyncContextManager[AgentProcess]:
+        """Attach to an agent that was started before, at work or ended, from the beginning of its output.
+
+        Raises NotOurs.
+        """
+
+    def standing(self, process_id: str) -> Standing: ...
+
+    def journal(self, process_id: str) -> Iterator[Line]:
+        """What an agent has printed so far, at work or ended."""
+
+    async def end_leftovers(self, process_id: str) -> int:
+        """End what an agent that nobody owns any more has left. Returns how many programs that were."""

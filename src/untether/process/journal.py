@@ -4,6 +4,7 @@
 - `out.times`: one record for each read, 16 bytes: the offset after it and the time, so that a fold later sees the
   same times as the run did.
 - `err.log`: head and tail of stderr.
+- `started`: whose it is; an agent was, or is about to be, started here.
 - `state.json`: how it ended; there is none before.
 
 The folder is 0700 and its files 0600: they hold whatever the agent read.
@@ -24,7 +25,7 @@ from ..session import ProcessExit
 from .host import Line
 from .lines import LINE_LIMIT, LineReader
 
-OUT, TIMES, ERRORS, STATE = "out.jsonl", "out.times", "err.log", "state.json"
+OUT, TIMES, ERRORS, STATE, STARTED = "out.jsonl", "out.times", "err.log", "state.json", "started"
 
 _STAMP = struct.Struct("<Qd")
 _BLOCK = 1024 * 1024
@@ -33,18 +34,22 @@ _TAIL = 16 * 1024
 
 
 class ProcessState(Record, frozen=True):
-    """What `state.json` says: the end, its time (epoch seconds), bytes printed, and stored (fewer on a full disk)."""
+    """What `state.json` says: the end, its time (epoch seconds), bytes printed, and stored (fewer on a full disk).
+
+    `written` is the place (offset, ordinal, index) of the last line that went into the agent's stdin.
+    """
 
     exit: ProcessExit
     time: float
     printed: int
     stored: int
+    written: tuple[int, int, int] | None = None
 
 
 class JournalWriter:
     """Writes the files of one process. Every method may raise OSError, such as for a full disk."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, process_id: str = "") -> None:
         """Make the folder and its files. Raises FileExistsError when it holds the output of an earlier start."""
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
@@ -55,6 +60,7 @@ class JournalWriter:
             self._out, self._times, self._errors = (self._open(name) for name in (OUT, TIMES, ERRORS))
             if os.fstat(self._out).st_size:
                 raise FileExistsError(f"{folder} already holds a journal")
+            self._write_whole(STARTED, msgspec.json.encode({"process": process_id}))
         except OSError:
             self.close()
             raise
@@ -77,14 +83,17 @@ class JournalWriter:
 
     def write_state(self, state: ProcessState) -> None:
         """Write `state.json`, whole or not at all."""
-        new = self._folder / (STATE + ".new")
+        self._write_whole(STATE, msgspec.json.encode(state))
+
+    def _write_whole(self, name: str, data: bytes) -> None:
+        new = self._folder / (name + ".new")
         fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
-            _write_all(fd, msgspec.json.encode(state))
+            _write_all(fd, data)
             os.fsync(fd)
         finally:
             os.close(fd)
-        new.replace(self._folder / STATE)
+        new.replace(self._folder / name)
 
     def close(self) -> None:
         while self._files:

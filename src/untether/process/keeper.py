@@ -313,9 +313,10 @@ class Journal:
 class Line:
     """A line for the agent's stdin, and the calls that wait for what becomes of it."""
 
-    __slots__ = ("digest", "reason", "rest", "state", "waiting")
+    __slots__ = ("digest", "place", "reason", "rest", "state", "waiting")
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, place: Place, data: bytes) -> None:
+        self.place = place
         self.digest = _digest(data)
         self.rest = memoryview(data)
         self.state = "accepted"
@@ -340,6 +341,7 @@ class Stdin:
         self._queue: deque[Line] = deque()
         self._known: dict[Place, Line] = {}  # the last ones, in order
         self._last: Place = (-1, -1, -1)
+        self.written: Place = (-1, -1, -1)  # of the last line that the agent has, or had in its pipe
         self._refusal = ""  # why lines are no longer accepted
         self._closing: list[Call] = []
 
@@ -350,7 +352,7 @@ class Stdin:
             call.reply("past")
             return
         if line is None:
-            line = self._known[place] = Line(data)
+            line = self._known[place] = Line(place, data)
             self._last = place
             self._forget()
             if self._refusal:
@@ -393,6 +395,7 @@ class Stdin:
                 while line.rest:
                     line.rest = line.rest[os.write(self._fd, line.rest) :]
                 self._queue.popleft()
+                self.written = line.place
                 line.settle("written")
         except BlockingIOError:
             self._watch(True)
@@ -635,6 +638,7 @@ class Keeper:
         self._agent_started = ""
         self._status: int | None = None  # exit code of the agent, or the negative number of its signal
         self._exit: dict[str, object] | None = None
+        self._written: Place = (-1, -1, -1)  # then: of the last line that the agent had, or had in its pipe
         self._ended = False  # and the end is told
         self._left: list[Process] = []
         self._released = self._leaving = False
@@ -848,6 +852,7 @@ class Keeper:
         self._timers.cancel("orphan")
         self._timers.cancel("rung")
         self._stdin.close("the agent has ended")
+        self._written = self._stdin.written
         for output in (self._stdout, self._stderr):
             if not output.closed:
                 output.agent_ended()
@@ -909,6 +914,7 @@ class Keeper:
             state |= {
                 "exit": self._exit,
                 "time": time.time(),
+                "written": list(self._written),
                 "printed": self._journal.stored,
                 "stored": self._journal.stored,
                 "left": [[process.pid, process.started, process.name] for process in self._left],

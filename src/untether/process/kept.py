@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import anyio
 import anyio.abc
@@ -32,14 +32,12 @@ import structlog
 from ..model import Record
 from ..session import Place, ProcessExit
 from . import keeper
-from .direct import SpawnFailed, _spawn_failed
-from .host import DEFAULT_LADDER, Launch, Line, Receipt, Rung, WriteFailed
+from .direct import spawn_failed
+from .host import DEFAULT_LADDER, Launch, Line, NotOurs, Receipt, Rung, SpawnFailed, Standing, WriteFailed
 from .journal import OUT, TIMES, JournalReader
 from .lines import LINE_LIMIT, LineReader
 
 log = structlog.get_logger(__name__)
-
-Standing: TypeAlias = Literal["new", "alive", "ended", "gone"]
 
 # Imported and not run as a file: then its compiled form is used, which saves each keeper 3 MB and some milliseconds.
 _IMPORT = "import sys; sys.path.append(sys.argv[1]); import keeper; sys.exit(keeper.main())"
@@ -58,19 +56,19 @@ _STAMPS = 4096
 _STAMP = struct.Struct("<Qd")
 
 
-class KeeperGone(Exception):
-    """The keeper has died and nobody saw how the agent ended: call `end_leftovers`, then tell it as interrupted."""
+class _KeeperGone(Exception):
+    """The keeper has died and nobody saw how the agent ended."""
 
 
 class NotStarted(Exception):
     """No agent was started in this folder: it may be started again."""
 
 
-class Superseded(Exception):
+class Superseded(NotOurs):
     """Another bridge, with a newer epoch, controls this process."""
 
 
-class AttachRefused(Exception):
+class AttachRefused(NotOurs):
     """The keeper does not take calls from here; the text says why."""
 
 
@@ -130,6 +128,7 @@ class KeptProcess:
         self._exit: ProcessExit | None = None
         self._failure: Exception | None = None
         self._hung_up = ""  # why nothing reaches the keeper any more
+        self._written = Place(-1, 0)  # then: the last line that the agent had
         self._log = log.bind(process_id=folder.name)
 
     @classmethod
@@ -171,7 +170,7 @@ class KeptProcess:
         """Attach to the agent of `folder`: in control with an epoch; without, as an observer, who may stop it.
 
         Lines come from `from_offset` on, the end of a line. An agent that has ended is read to its end; so is one
-        whose keeper died, and `wait` then raises KeeperGone. Leaving the context leaves the agent at work.
+        whose keeper died. Leaving the context leaves the agent at work.
         Raises NotStarted, Superseded, AttachRefused.
         """
         process = cls(folder, epoch=epoch, from_offset=from_offset, line_limit=line_limit, on_blocked=on_blocked)
@@ -182,7 +181,7 @@ class KeptProcess:
                 try:
                     with anyio.move_on_after(_ATTACH):  # a keeper that is slow to answer does not hold up the reading
                         await process._settled.wait()
-                    if process._failure is not None and not isinstance(process._failure, KeeperGone):
+                    if process._failure is not None and not isinstance(process._failure, _KeeperGone):
                         raise process._failure
                     yield process
                 except Exception as error:
@@ -196,6 +195,7 @@ class KeptProcess:
 
     async def batches(self) -> AsyncIterator[Sequence[Line]]:
         """See `host.AgentProcess`. One consumer. Raises Superseded when another bridge takes over."""
+        caught_up = False
         while True:
             if isinstance(self._failure, Superseded):
                 raise self._failure
@@ -206,6 +206,9 @@ class KeptProcess:
             elif lines is not None:
                 await anyio.lowlevel.checkpoint()  # a part of a long line
             elif not over:
+                if not caught_up:
+                    caught_up = True
+                    yield ()
                 await grown.wait()
             else:
                 if rest := self._tail.finish():
@@ -217,7 +220,7 @@ class KeptProcess:
         same = self._lines.get(place)
         if same is not None and same.data == data:
             return same
-        call = self._call("write", data, place=[place.offset, place.ordinal, place.index], size=len(data))
+        call = self._call("write", data, at=place)
         if not call.settled.is_set():
             self._lines[place] = call
         return call
@@ -233,20 +236,23 @@ class KeptProcess:
         bound = sum(rung.wait for rung in ladder) + _MARGIN
         with anyio.move_on_after(bound) as waiting, suppress(WriteFailed):
             await call.written()
-        if waiting.cancelled_caught or isinstance(self._failure, KeeperGone):
+        if waiting.cancelled_caught or isinstance(self._failure, _KeeperGone):
             self._log.warning("process.keeper_did_not_stop")
             await end_leftovers(self._folder, _process_id(self._folder))
 
     async def wait(self) -> ProcessExit:
-        """See `host.AgentProcess`. Raises KeeperGone and Superseded."""
+        """See `host.AgentProcess`. Raises Superseded. What a dead keeper has left is ended first."""
         await self._over.wait()
+        if isinstance(self._failure, _KeeperGone):
+            await end_leftovers(self._folder, _process_id(self._folder))
+            return ProcessExit(note=str(self._failure), lost=True)
         if self._exit is None:
             assert self._failure is not None
             raise self._failure
         return self._exit
 
     async def release(self) -> None:
-        """All is read and stored: the keeper may go once the agent has ended."""
+        """See `host.AgentProcess`."""
         with suppress(WriteFailed):
             await self._call("release").written()
 
@@ -276,7 +282,7 @@ class KeptProcess:
                 assert state is not None
                 self._end(exit=state.exit)
             case "gone":
-                self._end(failure=KeeperGone(f"the keeper of {self._folder.name} has died"))
+                self._end(failure=_KeeperGone(f"the keeper of {self._folder.name} has died"))
             case "new":
                 self._end(failure=NotStarted(f"no agent was started in {self._folder}"))
         return False
@@ -350,15 +356,21 @@ class KeptProcess:
             self._lines = {place: line for place, line in self._lines.items() if line is not call}
             call.settle(reason or state if state in ("failed", "refused", "error") else "")
 
-    def _call(self, name: str, data: bytes = b"", **more: object) -> _Call:
-        call = _Call(next(self._numbers), {"call": name, **more}, data)
+    def _call(self, name: str, data: bytes = b"", at: Place | None = None, **more: object) -> _Call:
+        if at is not None:
+            more |= {"place": [at.offset, at.ordinal, at.index], "size": len(data)}
+        call = _Call(next(self._numbers), {"call": name, **more}, data, at)
         if self._hung_up or (self._epoch is None and name != "stop"):
-            call.settle(self._hung_up or "an observer does not write")
+            call.settle(self._fate(call) if self._hung_up else "an observer does not write")
         else:
             self._calls[call.number] = call
             self._unsent.append(call)
             self._called.set()
         return call
+
+    def _fate(self, call: _Call) -> str:
+        """Why a call fails when nobody answers it any more; "" for a line that the agent had."""
+        return "" if call.place is not None and call.place <= self._written else self._hung_up
 
     def _set_blocked(self, reason: str) -> None:
         if reason != self.blocked:
@@ -379,8 +391,11 @@ class KeptProcess:
 
     def _hang_up(self) -> None:
         self._hung_up = str(self._failure or "the agent has ended")
+        state = JournalReader(self._folder).state()
+        if state is not None and state.written is not None:
+            self._written = Place(*state.written)
         for call in self._calls.values():
-            call.settle(self._hung_up)
+            call.settle(self._fate(call))
         self._calls.clear()
         self._lines.clear()
 
@@ -388,8 +403,9 @@ class KeptProcess:
 class _Call:
     """One call to the keeper; as a receipt, see `host.Receipt`."""
 
-    def __init__(self, number: int, header: dict[str, object], data: bytes = b"") -> None:
+    def __init__(self, number: int, header: dict[str, object], data: bytes = b"", place: Place | None = None) -> None:
         self.number = number
+        self.place = place
         self.header = json.dumps({"id": number, **header}).encode() + b"\n"
         self.data = data
         self.settled = anyio.Event()
@@ -532,7 +548,7 @@ async def _start_keeper(
         case {"refused": "journal", "reason": reason}:
             raise SpawnFailed("journal", f"{folder} cannot be written: {reason}.")
         case {"refused": _, "errno": number, "reason": reason}:
-            raise _spawn_failed(launch, OSError(number, reason))
+            raise spawn_failed(launch, OSError(number, reason))
     words = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
     raise SpawnFailed("other", f"The keeper could not be started: {words[-1]}.")
 

@@ -103,7 +103,8 @@ class InputPipe:
         self.child_end, self._fd = os.pipe()
         os.set_blocking(self._fd, False)
         self._receipts: dict[Place, LineReceipt] = {}
-        self._queue: deque[tuple[bytes, LineReceipt]] = deque()
+        self._queue: deque[tuple[Place, bytes, LineReceipt]] = deque()
+        self.written: Place | None = None  # of the last line that is in the pipe
         self._news = anyio.Event()
         self._scope = anyio.CancelScope()
         self._refusal = ""  # why lines are no longer accepted
@@ -123,7 +124,7 @@ class InputPipe:
         if self._refusal:
             receipt.settle(self._refusal)
         else:
-            self._queue.append((data, receipt))
+            self._queue.append((place, data, receipt))
             self._news.set()
         return receipt
 
@@ -144,7 +145,7 @@ class InputPipe:
         finally:
             self._refusal = self._refusal or failure or "stdin is closed"
             while self._queue:
-                self._queue.popleft()[1].settle(failure or self._refusal)
+                self._queue.popleft()[2].settle(failure or self._refusal)
             self.close()
             self.closed.set()
 
@@ -158,9 +159,10 @@ class InputPipe:
     async def _write_accepted(self) -> None:
         while True:
             while self._queue:
-                data, receipt = self._queue[0]
+                place, data, receipt = self._queue[0]
                 await self._send(data)
                 self._queue.popleft()
+                self.written = place
                 receipt.settle()
             if self._refusal:
                 return

@@ -72,11 +72,12 @@ def open_of_process(conn: sqlite3.Connection, process_id: str) -> list[Pending]:
     return [_pending(row) for row in rows]
 
 
-def decided_unshown(conn: sqlite3.Connection) -> list[Pending]:
-    """Those that were decided while no edit of their message tells so."""
+def decided_unshown(conn: sqlite3.Connection, process_id: str) -> list[Pending]:
+    """Those of a process that were decided while no edit of their message tells so."""
     rows = conn.execute(
-        f"{_SELECT} WHERE state = 'decided' AND delivery_id IS NOT NULL"
-        " AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.target = interactions.delivery_id AND d.act = 'edit')"
+        f"{_SELECT} WHERE process_id = ? AND state = 'decided' AND delivery_id IS NOT NULL"
+        " AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.target = interactions.delivery_id AND d.act = 'edit')",
+        (process_id,),
     )
     return [_pending(row) for row in rows]
 

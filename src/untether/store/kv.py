@@ -17,3 +17,11 @@ def put(conn: sqlite3.Connection, key: str, value: str) -> None:
 def add(conn: sqlite3.Connection, key: str, value: str) -> bool:
     """Set a fact that is not set yet. False when it is: it stays as it was."""
     return conn.execute("INSERT OR IGNORE INTO kv VALUES (?, ?)", (key, value)).rowcount == 1
+
+
+def count(conn: sqlite3.Connection, key: str) -> int:
+    """Raise a counter by one, from 0, and return it."""
+    conn.execute(
+        "INSERT INTO kv VALUES (?, '1') ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + 1", (key,)
+    )
+    return int(get(conn, key) or 0)

@@ -10,6 +10,16 @@ import msgspec
 from ..model import Record
 
 
+class Process(Record, frozen=True):
+    """An agent's process as stored: its start facts as JSON, and the place (output offset, input ordinal) up to which
+    its effects are committed."""
+
+    id: str
+    thread_id: int
+    start: bytes
+    applied: tuple[int, int]
+
+
 class Run(Record, frozen=True):
     """One request to its answer. Times are epoch seconds; offsets are bytes of the process's output."""
 
@@ -72,9 +82,13 @@ def set_applied(conn: sqlite3.Connection, process_id: str, offset: int, ordinal:
     )
 
 
-def open_processes(conn: sqlite3.Connection) -> list[str]:
-    """Ids of those not marked as ended."""
-    return [row[0] for row in conn.execute("SELECT id FROM processes WHERE ended IS NULL")]
+def open_processes(conn: sqlite3.Connection) -> list[Process]:
+    """Those not marked as ended, oldest first."""
+    rows = conn.execute(
+        "SELECT id, thread_id, start, applied_offset, applied_ordinal FROM processes WHERE ended IS NULL"
+        " ORDER BY created"
+    )
+    return [Process(row[0], row[1], str(row[2]).encode(), (row[3], row[4])) for row in rows]
 
 
 # ------------------------------------------------------------------------------------------------------- inputs
@@ -128,6 +142,10 @@ def run(conn: sqlite3.Connection, run_id: int) -> Run | None:
 
 def running(conn: sqlite3.Connection) -> list[Run]:
     return [_run(row) for row in conn.execute(f"{_RUN} WHERE state = 'running' ORDER BY started")]
+
+
+def of_process(conn: sqlite3.Connection, process_id: str) -> list[Run]:
+    return [_run(row) for row in conn.execute(f"{_RUN} WHERE process_id = ? ORDER BY id", (process_id,))]
 
 
 def recent(conn: sqlite3.Connection, limit: int) -> list[Run]:

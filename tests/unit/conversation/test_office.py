@@ -248,7 +248,8 @@ async def test_a_run_cut_by_a_stop_is_told_and_resumed_by_a_tap(tmp_path: Path) 
         assert office.services.db.read(runs.running)
     async with office_with(tmp_path, chat, engines=engines_for({"env": {}})) as office:
         told = await chat.shown("■ Interrupted", button="Resume")
-        assert told.message_id == status.message_id
+        assert "seq 30" in told.text  # what it had done
+        await chat.until(lambda: status.deleted)
         assert office.services.db.read(runs.running) == []
         await chat.tap(told, "Resume")
         await chat.until(lambda: "Resuming" in chat.toasts)

@@ -13,8 +13,8 @@ import pytest
 
 from tests.unit.process.agents import all_lines, first_line, launch, lives, spawned
 from untether.clock import SystemClock
-from untether.process.direct import DirectProcess, SpawnFailed
-from untether.process.host import Launch, Rung, WriteFailed
+from untether.process.direct import DirectProcess
+from untether.process.host import Launch, Rung, SpawnFailed, WriteFailed
 from untether.process.journal import JournalReader, JournalWriter
 from untether.session import Place, ProcessExit
 

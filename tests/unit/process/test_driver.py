@@ -26,7 +26,7 @@ from untether.model import (
 )
 from untether.process.direct import DirectProcess
 from untether.process.driver import Also, Driver, Ended
-from untether.process.host import Line, Rung, WriteFailed
+from untether.process.host import Line, Receipt, Rung, WriteFailed
 from untether.process.journal import JournalReader
 from untether.process.replay import Folded, StoredInput, fold
 from untether.session import (
@@ -132,6 +132,9 @@ class Recorder:
     def __init__(self) -> None:
         self.inputs: list[StoredInput] = []
         self.effects: list[Effect] = []
+        self.recalled: list[Input] = []
+        self.caught_up_after: int | None = None
+        self.exit: ProcessExit | None = None
         self.news = anyio.Event()
 
     async def append(self, item: Input, offset: int, now: float, also: Also | None) -> int:
@@ -149,6 +152,15 @@ class Recorder:
 
     async def settled(self) -> None:
         pass
+
+    async def recall(self, item: Input) -> None:
+        self.recalled.append(item)
+
+    async def caught_up(self, decided: Mapping[str, Sequence[Receipt]]) -> None:
+        self.caught_up_after = len(self.effects)
+
+    async def over(self, exit: ProcessExit, now: float) -> None:
+        self.exit = exit
 
     def titles(self) -> list[str]:
         return [e.action.title for effect in self.effects for e in effect.events if isinstance(e, ActionEvent)]

@@ -86,7 +86,7 @@ def test_files_are_private(folder: Path) -> None:
     writer.close()
     assert folder.stat().st_mode & 0o777 == 0o700
     modes = {file.name: file.stat().st_mode & 0o777 for file in folder.iterdir()}
-    assert modes == dict.fromkeys(["out.jsonl", "out.times", "err.log", "state.json"], 0o600)
+    assert modes == dict.fromkeys(["out.jsonl", "out.times", "err.log", "started", "state.json"], 0o600)
 
 
 def test_the_end_is_stored(folder: Path) -> None:

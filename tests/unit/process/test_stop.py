@@ -160,7 +160,7 @@ async def test_leaving_ends_a_living_agent_and_what_it_started() -> None:
         child = int(await first_line(process))
     assert not lives(child)
     end = await process.wait()
-    assert (end.signal, end.stopped) == ("SIGINT", True)
+    assert (end.signal, end.stopped, end.lost) == ("SIGINT", False, True)
 
 
 async def test_a_cancel_right_after_the_start_leaves_no_agent(monkeypatch: pytest.MonkeyPatch) -> None:

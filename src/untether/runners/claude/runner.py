@@ -15,9 +15,9 @@ import structlog
 
 from ...backends import EngineConfig
 from ...model import EngineId, ResumeToken, UntetherEvent
-from ...process.direct import DirectProcess, SpawnFailed
+from ...process.direct import DirectProcess
 from ...process.environment import CLAUDE_NAMES, PROCESS_VARIABLE, Names, agent_environment
-from ...process.host import Launch, Rung
+from ...process.host import Launch, Rung, SpawnFailed
 from ...process.recording import Dialect
 from ...runner import (
     JsonlStreamState,
