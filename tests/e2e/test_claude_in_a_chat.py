@@ -201,13 +201,29 @@ async def test_the_same_update_twice_is_answered_once(
         assert len([call for call in w.model.calls if call.get("last_user")]) == 1
 
 
-async def test_a_kill_in_the_middle_is_told_and_resumed(
+async def test_an_old_button_decides_after_a_kill(tmp_path: Path, claude: Path, claude_home: dict[str, str]) -> None:
+    async with world(tmp_path, claude, claude_home, TOUCH, says("Finished.")) as w:
+        await w.ann.text("do the work")
+        asked = await w.ann.wait(r"Run a command\?", button="Approve", timeout=TIMEOUT)
+        await w.bridge.kill()
+        await w.bridge.start()
+        tapped = await w.ann.press("Approve", message_id=asked["id"], wait=15)
+        assert tapped["answer"]["text"] == "Approved"
+        await w.ann.wait("Finished", timeout=TIMEOUT)
+        assert (w.project / "made.txt").exists()
+        await w.ann.wait(r"✓ Approved by Ann", timeout=TIMEOUT)
+        assert len([shown for shown in await w.ann.shows(sender="bot") if "Finished" in shown["text"]]) == 1
+
+
+async def test_an_agent_that_died_with_its_keeper_is_told_and_resumed(
     tmp_path: Path, newest: Path, claude_home: dict[str, str]
 ) -> None:
     async with world(tmp_path, newest, claude_home, TOUCH, says("Resumed.")) as w:
         await w.ann.text("do the work")
         await w.ann.wait(r"Run a command\?", button="Approve", timeout=TIMEOUT)
         await w.bridge.kill()
+        for process in w.bridge.sync.descendants():
+            process.kill()
         await w.bridge.start()
         told = await w.ann.wait("■ Interrupted", button="Resume", timeout=TIMEOUT)
         await w.ann.wait("■ No longer needed", timeout=TIMEOUT)

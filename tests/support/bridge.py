@@ -208,6 +208,7 @@ class Bridge:
                 self.stop(5)
         if self.running:
             self.kill()
+        self._family |= {process.pid: process for process in self.descendants()}
         for process in self._family.values():
             with contextlib.suppress(psutil.NoSuchProcess):
                 if is_alive(process):
@@ -225,10 +226,17 @@ class Bridge:
         self.close()
 
     def descendants(self) -> list[psutil.Process]:
-        """The processes under the bridge now: its agents and what they spawned."""
+        """The processes under the bridge now, and its agents: they carry the id of their process wherever they are."""
+        found: dict[int, psutil.Process] = {}
         with contextlib.suppress(psutil.NoSuchProcess):
-            return psutil.Process(self.pid).children(recursive=True)
-        return []
+            found = {process.pid: process for process in psutil.Process(self.pid).children(recursive=True)}
+        folder = self.config.parent / "processes"
+        ids = {path.name for path in folder.iterdir()} if folder.exists() else set()
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get("UNTETHER_PROCESS") in ids:
+                    found[process.pid] = process
+        return list(found.values())
 
     def _end(self, number: signal.Signals, timeout: float) -> int:
         # A child that outlives its parent can no longer be found through it, so it is noted before.
