@@ -269,3 +269,43 @@ def test_chat_id_and_pair_do_not_need_what_they_find_out(tmp_path: Path) -> None
         assert done.returncode == 1
         assert "Telegram cannot be reached" in done.stderr
         assert "allowed_user_ids" not in done.stderr
+
+
+async def test_a_restart_from_the_chat_leaves_the_run_alone(tmp_path: Path) -> None:
+    async with telegram_world(tmp_path) as (_, ann, running):
+        await ann.text("permission please")
+        asked = await ann.wait(r"Run a command\?", button="Approve")
+        pid = running.sync.pid
+        await ann.text("/restart")
+        await ann.wait("✓ Restarted")
+        assert running.sync.pid == pid
+        tapped = await ann.press("Approve", message_id=asked["id"], wait=15)
+        assert tapped["answer"]["text"] == "Approved"
+        await ann.wait(r"✓ \d")
+        assert not [shown for shown in await ann.shows(sender="bot") if "Interrupted" in shown["text"]]
+        assert await running.stop() == 0
+
+
+async def test_a_run_is_stopped_from_a_terminal_without_a_bridge(tmp_path: Path) -> None:
+    async with telegram_world(tmp_path) as (_, ann, running):
+        await ann.text("permission please")
+        await ann.wait(button="Approve")
+        await running.stop()
+        shown = await to_thread.run_sync(run_cli, tmp_path, "runs", "--json")
+        assert json.loads(shown.stdout)["state"] == "running"
+        stopped = await to_thread.run_sync(run_cli, tmp_path, "stop", "1")
+        assert stopped.stdout.startswith("Stopped: it ended at")
+        again = await to_thread.run_sync(run_cli, tmp_path, "stop", "1")
+        assert again.stdout == "The agent of run 1 is not at work (running).\n"
+        await running.start()
+        await ann.wait("■ Stopped after")
+        told = await to_thread.run_sync(run_cli, tmp_path, "replay", "1")
+        assert "started" in told.stdout
+        raw = await to_thread.run_sync(run_cli, tmp_path, "replay", "1", "--raw")
+        assert {json.loads(line)["dir"] for line in raw.stdout.splitlines()} == {"meta", "in", "out"}
+
+
+def test_what_is_not_there_cannot_be_stopped_or_restarted(tmp_path: Path) -> None:
+    assert "There is no run 7" in run_cli(tmp_path, "stop", "7").stderr
+    assert "No bridge is running" in run_cli(tmp_path, "restart").stderr
+    assert "There is no file 'nothing'" in run_cli(tmp_path, "replay", "nothing").stderr

@@ -9,12 +9,14 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "run": ("run", "run", "Start the bridge (the same as no command)."),
     "status": ("runs", "status", "What waits for you, what runs, what is queued."),
     "runs": ("runs", "runs", "List the latest runs."),
+    "stop": ("agents", "stop", "Stop a run, with or without a bridge."),
+    "restart": ("agents", "restart", "Start the running bridge again; what runs goes on."),
     "init": ("project", "init", "Add this directory as a project."),
     "pair": ("pair", "pair", "Connect a Telegram bot and a chat."),
     "chat-id": ("pair", "chat_id", "Print the ids of chats and people that write to the bot."),
     "config": ("config", "config", "Show and change the settings."),
     "doctor": ("doctor", "doctor", "Check everything, and say what to do."),
-    "replay": ("replay", "replay", "Feed a recording to an engine and print its events."),
+    "replay": ("replay", "replay", "Print what happened in a run, or what an engine makes of a recording."),
     "plugins": ("plugins", "plugins", "List the engines that are installed."),
 }
 

@@ -7,8 +7,10 @@ import os
 import signal
 import socket
 import sqlite3
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -23,6 +25,7 @@ from ..conversation.hub import Hub
 from ..conversation.office import Office
 from ..conversation.outbox import Outbox
 from ..conversation.services import Options, Services
+from ..faults import point
 from ..process.environment import agent_environment
 from ..process.host import Host
 from ..process.hosts import Children, Keepers
@@ -49,7 +52,8 @@ _FLUSH_S = 5.0
 @click.command()
 @click.option("--debug", is_flag=True, help="Log more.")
 def run(debug: bool = False) -> None:
-    """Start the bridge in the foreground. Ctrl-C or SIGTERM stops it."""
+    """Start the bridge in the foreground. Ctrl-C or SIGTERM stops it; what runs goes on, and is taken up again."""
+    environment = dict(os.environ)
     with told(ConfigError, code=2):
         settings = load()
         logs.set_up(settings.secrets, level=logging.DEBUG if debug else logging.INFO)
@@ -62,9 +66,12 @@ def run(debug: bool = False) -> None:
     try:
         with told(StoreError):
             db = Database(settings.state_dir / "untether.db", migrations=load_migrations())
-        anyio.run(Bridge(settings, engines, db, lock).run)
+        again = anyio.run(Bridge(settings, engines, db, lock).run)
     finally:
         lock.release()
+    if again:
+        # The same process with new code: whoever started it, a service manager too, sees it go on.
+        os.execve(sys.executable, [sys.executable, "-m", "untether", *sys.argv[1:]], environment)
 
 
 def _locked(folder: Path) -> StateLock:
@@ -93,8 +100,9 @@ class Bridge:
     db: Database
     lock: StateLock
 
-    async def run(self) -> None:
-        """Serve until a signal; then stop receiving, let what is ready leave, and end."""
+    async def run(self) -> bool:
+        """Serve until a signal; then stop receiving, let what is ready leave, and end. True: it is to start again."""
+        again = False
         clock, hub = SystemClock(), Hub()
         telegram, console = self._telegram(clock), self._console(clock)
         transports: dict[str, Transport] = {made.name: made for made in (telegram, console) if made is not None}
@@ -121,7 +129,9 @@ class Bridge:
                         continue
                     if receiving.cancel_called:
                         break  # asked twice: now
-                    log.info("bridge.stopping", signal=signal.Signals(number).name)
+                    again = number == signal.SIGUSR2
+                    log.info("bridge.stopping", signal=signal.Signals(number).name, again=again)
+                    point("bridge.stopping")
                     receiving.cancel()
                     tasks.start_soon(_finish, services.outbox, tasks.cancel_scope)
                 tasks.cancel_scope.cancel()
@@ -131,6 +141,7 @@ class Bridge:
                     await telegram.close()
                 await self.db.close()
         log.info("bridge.stopped")
+        return again
 
     # ------------------------------------------------------------------------------------------------- wiring
 
@@ -171,6 +182,7 @@ class Bridge:
                 for alias, table in projects.items()
                 if table.chat_id is not None
             },
+            restart=partial(os.kill, os.getpid(), signal.SIGUSR2),
         )
 
     async def _host(self, clock: Clock) -> Host:
@@ -270,6 +282,7 @@ async def _finish(outbox: Outbox, scope: anyio.CancelScope) -> None:
 
 
 async def _signals() -> AsyncIterator[int]:
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGUSR1) as received:
+    wanted = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+    with anyio.open_signal_receiver(*wanted) as received:
         async for number in received:
             yield number

@@ -38,7 +38,7 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON line
 @_as_json
 def status(as_json: bool) -> None:
     """What waits for you, what runs, what is queued, over all chats."""
-    with _store() as read:
+    with stored() as read:
         waiting = read(interactions.all_open)
         asked = {pending.run_id: pending.interaction.act for pending in waiting}
         rows = [_row(read, run, state="waiting", title=asked[run.id]) for run in _runs_of(read, list(asked))]
@@ -55,7 +55,7 @@ def status(as_json: bool) -> None:
 @_as_json
 def runs(number: int, as_json: bool) -> None:
     """List the latest runs, the newest first."""
-    with _store() as read:
+    with stored() as read:
         found = read(run_table.running)[::-1] + read(lambda conn: run_table.recent(conn, number))
         rows = [_row(read, run) for run in found[:number]]
     _print(rows, as_json, nothing="There were no runs yet.")
@@ -65,7 +65,7 @@ Read = Callable[[Callable[[sqlite3.Connection], Any]], Any]
 
 
 @contextmanager
-def _store() -> Iterator[Read]:
+def stored() -> Iterator[Read]:
     """Reads of the store that change nothing; before the first start there is nothing in it."""
     with told(ConfigError):
         file = load().state_dir / "untether.db"

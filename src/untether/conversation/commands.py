@@ -20,6 +20,7 @@ from .desk import Desk, decision_of
 from .directives import command
 from .scheduler import Scheduler
 from .services import Services
+from .takeover import RESTARTED
 
 Toast = Callable[[str], Awaitable[None]]
 
@@ -42,6 +43,7 @@ COMMANDS: dict[str, Help] = {
     "ctx": Help(
         "/ctx [set PROJECT [@branch] | clear]", "show or bind the project of this chat", "/ctx set shop @fix-cart"
     ),
+    "restart": Help("/restart", "start Untether again; what runs goes on", "/restart"),
     "help": Help("/help [all | COMMAND]", "this list", "/help ctx"),
 }
 
@@ -65,7 +67,6 @@ UNAVAILABLE = frozenset(
         "ping",
         "queue",
         "reasoning",
-        "restart",
         "schedule",
         "sessions",
         "stats",
@@ -116,6 +117,9 @@ class Commands:
                 card = await self._new(update, message.chat)
             case "cancel":
                 card = await self._cancel(update, message)
+            case "restart":
+                await self._restart(update, message.chat)
+                return True
             case "ctx":
                 card = await self._ctx(message.chat, rest)
             case _ if word in self._services.projects or word in self._services.engines.ids():
@@ -254,6 +258,23 @@ class Commands:
 
         withdrawn = await services.db.write(job)
         return withdrawn, *await self._scheduler.stop(ids)
+
+    async def _restart(self, update: Update, chat: ChatRef) -> None:
+        """The command is dealt with before it acts: a copy of it that comes again does not restart twice."""
+        services = self._services
+        if services.restart is None:
+            await self.tell(chat, cards.notice("This Untether cannot restart itself."), update)
+            return
+        now = services.clock.now()
+
+        def job(conn: sqlite3.Connection) -> None:
+            (told,) = deliveries.add_send(conn, chat, [cards.notice("↻ Restarting…", silent=True)], "notice", now)
+            kv.put(conn, RESTARTED, str(told))
+            updates.done(conn, update.id)
+
+        await services.db.write(job)
+        services.outbox.kick()
+        services.restart()
 
     def _is_message_of(self, chat: ChatRef) -> Callable[[bytes], bool]:
         transport = self._services.transports[chat.transport]

@@ -73,6 +73,8 @@ class Services:
     new_key: Callable[[], str] = new_key
     new_id: Callable[[], str] = field(default=lambda: str(uuid.uuid4()))
     project_chats: Mapping[ChatRef, str] = field(default_factory=dict)
+    restart: Callable[[], None] | None = None
+    """Ask the program to stop and start again; None where it cannot."""
 
     def project_of(self, chat: ChatRef, bound: str | None) -> str | None:
         """The project of a chat: the one bound to it, else the one whose configuration names it, else the default."""

@@ -15,9 +15,9 @@ import structlog
 
 from ..process.host import NotOurs
 from ..session import ProcessExit, Prompt
-from ..store import deliveries, interactions, runs, threads
+from ..store import deliveries, interactions, kv, runs, threads
 from ..text import words
-from ..transport import ChatRef
+from ..transport import ChatRef, Priority
 from . import cards, requests
 from .bridge import LiveProcess
 from .presence import Presence
@@ -26,6 +26,7 @@ from .services import Services
 
 log = structlog.get_logger(__name__)
 
+RESTARTED = "restarted"  # in `kv`: the notice of a restart that was asked for in a chat
 _SPOKEN_OF_S = 10.0  # an absence that is shorter is not worth a line
 
 
@@ -52,6 +53,7 @@ class Takeover:
             if (one := await self._find(left, left.start.process_id in asking)) is not None:
                 found.append(one)
         await self._close_orphans()
+        await self._tell_restarted()
         return sorted(found, key=lambda one: not one.waits_for_person)
 
     async def _find(self, left: Left, asking: bool) -> Found | None:
@@ -144,6 +146,21 @@ class Takeover:
             deliveries.add_send(conn, chat, parts, "notice", now, run_id=run.id)
         if (status := deliveries.status_of_run(conn, run.id)) is not None:
             deliveries.add_delete(conn, status.id, now)
+
+    async def _tell_restarted(self) -> None:
+        """A restart was asked for in a chat: it is through."""
+        services = self._services
+        notice = services.db.read(lambda conn: kv.get(conn, RESTARTED))
+        if notice is None:
+            return
+        now = services.clock.now()
+
+        def job(conn: sqlite3.Connection) -> None:
+            kv.remove(conn, RESTARTED)
+            deliveries.add_edit(conn, int(notice), cards.notice("✓ Restarted"), now, priority=Priority.NOTICE)
+
+        await services.persist(job)
+        services.outbox.kick()
 
     # ------------------------------------------------------------------------------------------------- and then
 

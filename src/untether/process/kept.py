@@ -50,6 +50,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 1.0  # seconds between two tries to connect
 _MARGIN = 2.0  # seconds over the ladder's time that a keeper gets to end an agent
 _LEFT = 5.0  # seconds for ending what a dead keeper has left
 _ASK = 1.0  # seconds of these for ending by themselves
+_LARGEST_FLOOR = 20  # the part of a small disk that is kept free is at most 1 in this
 _PATH_LIMIT = 100  # bytes of a socket's path: 104 with its end on macOS, 108 on Linux
 _SLICE = 1024 * 1024  # bytes of the journal that are worked off in one go
 _STAMPS = 4096
@@ -518,6 +519,7 @@ async def end_leftovers(folder: Path, process_id: str) -> int:
 async def _start_keeper(
     launch: Launch, folder: Path, ladder: Sequence[Rung], limits: KeeperLimits, prefix: Sequence[str]
 ) -> None:
+    _make(folder)
     plan = {
         "argv": launch.argv,
         "env": launch.env,
@@ -525,13 +527,12 @@ async def _start_keeper(
         "stdin": launch.stdin,
         "ladder": _encoded(ladder),
         "journal_cap": limits.cap,
-        "disk_floor": limits.floor,
+        "disk_floor": min(limits.floor, _size_of_disk(folder) // _LARGEST_FLOOR),
         "orphan": limits.orphan,
         "retention": limits.retention,
         "retry": limits.retry,
     }
     command = [*prefix, *KEEPER_COMMAND]
-    _make(folder)
     try:
         with anyio.fail_after(_START):
             # What it says ends when it knows how the start went: then it closes the pipes and goes on by itself.
@@ -551,6 +552,11 @@ async def _start_keeper(
             raise spawn_failed(launch, OSError(number, reason))
     words = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
     raise SpawnFailed("other", f"The keeper could not be started: {words[-1]}.")
+
+
+def _size_of_disk(folder: Path) -> int:
+    disk = os.statvfs(folder)
+    return disk.f_frsize * disk.f_blocks
 
 
 def _make(folder: Path) -> None:

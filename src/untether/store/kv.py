@@ -19,6 +19,10 @@ def add(conn: sqlite3.Connection, key: str, value: str) -> bool:
     return conn.execute("INSERT OR IGNORE INTO kv VALUES (?, ?)", (key, value)).rowcount == 1
 
 
+def remove(conn: sqlite3.Connection, key: str) -> None:
+    conn.execute("DELETE FROM kv WHERE key = ?", (key,))
+
+
 def count(conn: sqlite3.Connection, key: str) -> int:
     """Raise a counter by one, from 0, and return it."""
     conn.execute(

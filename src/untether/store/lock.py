@@ -110,5 +110,16 @@ class StateLock:
             return None
 
 
+def holder(folder: Path) -> LockNote | None:
+    """What the bridge that holds a state folder says of itself; None when none does."""
+    lock = StateLock(folder)
+    try:
+        lock.acquire()
+    except AlreadyRunning as running:
+        return running.note
+    lock.release()
+    return None
+
+
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
