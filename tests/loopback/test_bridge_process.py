@@ -288,8 +288,8 @@ async def test_a_restart_from_the_chat_leaves_the_run_alone(tmp_path: Path) -> N
 
 async def test_a_run_is_stopped_from_a_terminal_without_a_bridge(tmp_path: Path) -> None:
     async with telegram_world(tmp_path) as (_, ann, running):
-        await ann.text("permission please")
-        await ann.wait(button="Approve")
+        await ann.text("silent")
+        await ann.wait("▸ demo", button="Stop")
         await running.stop()
         shown = await to_thread.run_sync(run_cli, tmp_path, "runs", "--json")
         assert json.loads(shown.stdout)["state"] == "running"
