@@ -22,8 +22,9 @@ from ..conversation.engines import Engines
 from ..conversation.hub import Hub
 from ..conversation.office import Office
 from ..conversation.outbox import Outbox
-from ..conversation.services import Options, Services
+from ..conversation.services import Options, Services, WatchLimits
 from ..process.environment import agent_environment
+from ..process.guard import RoomLimits
 from ..process.host import Host
 from ..process.hosts import Children, Keepers
 from ..runner import Runner
@@ -198,6 +199,18 @@ class Bridge:
             idle_close_s=settings.watchdog.post_result_limbo_grace,
             join_s=telegram.forward_coalesce_s if telegram else 1.0,
             max_line_bytes=settings.watchdog.max_line_bytes,
+            watch=WatchLimits(
+                silence=settings.watchdog.pre_result_silence_timeout,
+                run=settings.watchdog.live_session_max_s,
+                stuck=settings.watchdog.liveness_timeout,
+            ),
+            room=RoomLimits(
+                warn=settings.watchdog.prespawn_ram_warn_mb,
+                block=settings.watchdog.prespawn_ram_block_mb,
+                reserve=settings.watchdog.prespawn_ram_per_run_reserve_mb,
+                most=settings.watchdog.max_concurrent_engine_runs,
+            ),
+            zone=settings.zone,
         )
 
     def _environment(self) -> Callable[[Runner, str], dict[str, str]]:

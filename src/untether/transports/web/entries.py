@@ -138,7 +138,7 @@ def run_entry(view: RunView, page: Page, now: float, html: Html, *, whole: bool 
         status = split_sign(
             f"{sign} {cards.header(engine_label(page.thread.engine, page.cannot_ask), page.where, view.tracker, now)}"
         )
-        line = "■ stopping…" if view.stopping else wait_text(view.tracker, view.waits, now)
+        line = "■ stopping…" if view.stopping else wait_text(view.tracker, view.waits, now, view.pulse)
         waiting = split_sign(line) if line else None
     return RunEntry(
         id=run.id,
