@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import anyio
 import pytest
 
+from tests.contract.toy_engine import BACKEND, ToyRunner
 from tests.support.chat import FakeChat, office_with
 from untether.clock import ManualClock
+from untether.conversation.engines import Engine, Engines
 from untether.conversation.services import WatchLimits
+from untether.model import Wait
 from untether.process.guard import RoomLimits
 from untether.process.machine import Machine
 from untether.runner import PRESPAWN_BLOCKED_KEY
@@ -152,3 +156,49 @@ async def test_of_two_that_start_at_once_one_gets_the_last_place(tmp_path: Path)
         await chat.shown("✗ 1 agent is at work", button="Try again")
         await chat.shown("⏸ Run a command?", button="Approve")
         assert len(office.scheduler.processes()) == 1
+
+
+async def test_an_agent_that_lingers_after_its_answer_is_ended_behind_the_scenes(tmp_path: Path) -> None:
+    runner = ToyRunner()
+    runner.linger_s = 0.2
+    chat = FakeChat()
+    engines = Engines({"toy": Engine("toy", BACKEND, runner, "toy")}, "toy")
+    async with office_with(tmp_path, chat, engines=engines) as office:
+        await chat.say('>{"type":"session","id":"s1"}\n>{"type":"result","text":"all done"}\n.')
+        answer = await chat.shown("all done")
+        await chat.until(lambda: not office.services.db.read(runs.running))
+        (live,) = office.scheduler.processes()  # answered, and still there
+        with anyio.fail_after(10):
+            await live.ended.wait()
+        await chat.until(lambda: not office.scheduler.processes())
+        assert [shown for shown in chat.messages if not shown.deleted] == [answer]
+
+
+async def test_an_idle_agent_is_not_let_go_while_something_goes_on_in_the_background(tmp_path: Path) -> None:
+    chat = FakeChat()
+    async with office_with(tmp_path, chat, idle_close_s=0.0) as office:
+        await chat.say("permission please")
+        asked = await chat.shown("⏸ Run a command?", button="Approve")
+        (live,) = office.scheduler.processes()
+        waits = (Wait("background", 0.0, label="serve"),)
+        live.session = cast(Any, Busy(live.session, waits))
+        await chat.tap(asked, "Approve")
+        await chat.until(lambda: not office.services.db.read(runs.running))
+        assert live.busy is None
+        with anyio.move_on_after(1.2) as looked:  # longer than the pause between two looks
+            await live.ended.wait()
+        assert looked.cancelled_caught
+        live.session = cast(Any, Busy(live.session, ()))
+        with anyio.fail_after(10):
+            await live.ended.wait()
+
+
+class Busy:
+    """A session with other waits."""
+
+    def __init__(self, session: Any, waits: tuple[Wait, ...]) -> None:
+        self._session = session
+        self.waits = waits
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
