@@ -142,14 +142,15 @@ class Bridge:
         return TelegramTransport(
             settings.telegram,
             clock=clock,
+            zone=settings.zone,
             project_chats=[table.chat_id for table in settings.projects.values() if table.chat_id is not None],
             commands=[(name, entry.what) for name, entry in COMMANDS.items()],
             group_chat_rps=settings.progress.group_chat_rps,
         )
 
     def _console(self, clock: Clock) -> WebTransport | None:
-        web = self.settings.web
-        return WebTransport(web, clock=clock, store=_ConsoleSessions(self.db)) if web.enabled else None
+        web, zone = self.settings.web, self.settings.zone
+        return WebTransport(web, clock=clock, zone=zone, store=_ConsoleSessions(self.db)) if web.enabled else None
 
     def _services(self, clock: Clock, hub: Hub, transports: Mapping[str, Transport], host: Host) -> Services:
         projects = self.settings.projects

@@ -386,7 +386,8 @@ class LiveProcess:
             log.warning("request.not_written", key=pending.key, error=str(error))
             undelivered = True
         by, at = pending.decided_by, pending.decided or services.clock.now()
-        await services.persist(lambda conn: requests.retire(conn, pending, by, at, undelivered=undelivered))
+        zone = services.options.zone
+        await services.persist(lambda conn: requests.retire(conn, pending, by, at, undelivered=undelivered, zone=zone))
         services.outbox.kick()
         services.hub.changed()
 

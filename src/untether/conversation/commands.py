@@ -331,7 +331,9 @@ class Commands:
         services = self._services
         if not services.transports[tap.chat.transport].shows_all:
             now = services.clock.now()
-            await services.db.write(lambda conn: requests.turned_up(conn, pending, tap.message_id, now))
+            await services.db.write(
+                lambda conn: requests.turned_up(conn, pending, tap.message_id, now, services.options.zone)
+            )
             services.outbox.kick()
         if (decision := decision_of(letter, text)) is not None:
             await toast(await self._desk.decide(key, decision, tap.sender, toast, update))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
+from zoneinfo import ZoneInfo
 
 import anyio
 import pytest
 
 from tests.contract.toy_engine import BACKEND, ToyRunner
-from tests.support.chat import FakeChat, office_with
+from tests.support.chat import FakeChat, Shown, office_with
 from untether.clock import ManualClock
 from untether.conversation.engines import Engine, Engines
 from untether.conversation.services import WatchLimits
@@ -19,7 +21,7 @@ from untether.model import Wait
 from untether.process.guard import RoomLimits
 from untether.process.machine import Machine
 from untether.runner import PRESPAWN_BLOCKED_KEY
-from untether.store import runs, threads
+from untether.store import interactions, runs, threads
 
 pytestmark = pytest.mark.anyio
 
@@ -202,3 +204,22 @@ class Busy:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._session, name)
+
+
+@pytest.mark.parametrize("name", ["Asia/Kolkata", "Pacific/Kiritimati"])
+async def test_times_are_shown_in_the_zone_of_the_reader(tmp_path: Path, name: str) -> None:
+    """Of two zones that never show the same time, one is not that of the machine."""
+    chat, zone = FakeChat(), ZoneInfo(name)
+    async with office_with(tmp_path, chat, zone=zone) as office:
+        await chat.say("permission please")
+        shown = await chat.shown("⏸ Run a command?", button="Approve")
+        asked = Shown(shown.message_id, shown.chat, shown.card)
+        await chat.tap(asked, "Approve")
+        await chat.until(lambda: "Approved by Ann" in shown.text and not office.services.db.read(runs.running))
+        (run,) = office.services.db.read(lambda conn: runs.recent(conn, 9))
+        (pending,) = office.services.db.read(lambda conn: interactions.of_run(conn, run.id))
+        assert pending.decided is not None
+        time = datetime.fromtimestamp(pending.decided, zone).strftime("%H:%M")
+        assert f"Approved by Ann {time}" in shown.text
+        await chat.tap(asked, "Approve")
+        await chat.until(lambda: f"Already approved {time}" in chat.toasts)
