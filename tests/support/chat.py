@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from untether.clock import SystemClock
+from untether.clock import Clock, SystemClock
 from untether.conversation.context import Project
 from untether.conversation.engines import Engine, Engines
 from untether.conversation.hub import Hub
@@ -22,6 +22,7 @@ from untether.conversation.services import Options, Services
 from untether.process.environment import agent_environment
 from untether.process.host import Host
 from untether.process.hosts import Children
+from untether.process.machine import Machine
 from untether.runner import Runner
 from untether.store.database import Database
 from untether.store.migrate import load_migrations
@@ -192,6 +193,11 @@ def engines_for(config: Mapping[str, Any] | None = None) -> Engines:
     return Engines({"demo": Engine("demo", BACKEND, runner, "built in")}, "demo")
 
 
+def roomy() -> Machine:
+    """A machine on which memory is never short."""
+    return Machine(64 << 30, 64 << 30)
+
+
 def _receives(chat: FakeChat, office: Office) -> bool:
     return chat.inbox is office.inbox
 
@@ -205,10 +211,12 @@ async def office_with(
     projects: Mapping[str, Project] | None = None,
     others: Sequence[FakeChat] = (),
     host: Host | None = None,
+    clock: Clock | None = None,
+    machine: Callable[[], Machine] = roomy,
     **options: Any,
 ) -> AsyncIterator[Office]:
     """A running office on the state of `folder`; the same folder again is a restart."""
-    clock, hub = SystemClock(), Hub()
+    clock, hub = clock or SystemClock(), Hub()
     home = folder / "home"
     home.mkdir(exist_ok=True)
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(home), "UNTETHER_DEMO_HOME": str(folder / "demo")}
@@ -231,6 +239,7 @@ async def office_with(
             hub=hub,
             host=host or Children(folder / "processes", clock=clock),
             environment=environment,
+            machine=machine,
         )
         office = Office(services)
         async with anyio.create_task_group() as tasks:

@@ -24,9 +24,10 @@ from ..conversation.engines import Engines
 from ..conversation.hub import Hub
 from ..conversation.office import Office
 from ..conversation.outbox import Outbox
-from ..conversation.services import Options, Services
+from ..conversation.services import Options, Services, WatchLimits
 from ..faults import point
 from ..process.environment import agent_environment
+from ..process.guard import RoomLimits
 from ..process.host import Host
 from ..process.hosts import Children, Keepers
 from ..runner import Runner
@@ -152,14 +153,15 @@ class Bridge:
         return TelegramTransport(
             settings.telegram,
             clock=clock,
+            zone=settings.zone,
             project_chats=[table.chat_id for table in settings.projects.values() if table.chat_id is not None],
             commands=[(name, entry.what) for name, entry in COMMANDS.items()],
             group_chat_rps=settings.progress.group_chat_rps,
         )
 
     def _console(self, clock: Clock) -> WebTransport | None:
-        web = self.settings.web
-        return WebTransport(web, clock=clock, store=_ConsoleSessions(self.db)) if web.enabled else None
+        web, zone = self.settings.web, self.settings.zone
+        return WebTransport(web, clock=clock, zone=zone, store=_ConsoleSessions(self.db)) if web.enabled else None
 
     def _services(self, clock: Clock, hub: Hub, transports: Mapping[str, Transport], host: Host) -> Services:
         projects = self.settings.projects
@@ -210,6 +212,18 @@ class Bridge:
             idle_close_s=settings.watchdog.post_result_limbo_grace,
             join_s=telegram.forward_coalesce_s if telegram else 1.0,
             max_line_bytes=settings.watchdog.max_line_bytes,
+            watch=WatchLimits(
+                silence=settings.watchdog.pre_result_silence_timeout,
+                run=settings.watchdog.live_session_max_s,
+                stuck=settings.watchdog.liveness_timeout,
+            ),
+            room=RoomLimits(
+                warn=settings.watchdog.prespawn_ram_warn_mb,
+                block=settings.watchdog.prespawn_ram_block_mb,
+                reserve=settings.watchdog.prespawn_ram_per_run_reserve_mb,
+                most=settings.watchdog.max_concurrent_engine_runs,
+            ),
+            zone=settings.zone,
         )
 
     def _environment(self) -> Callable[[Runner, str], dict[str, str]]:

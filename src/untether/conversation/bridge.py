@@ -43,6 +43,7 @@ from .engines import Engine
 from .live_run import LiveRun, hand_over
 from .recovery import NO_ROWS, Left, rows_of
 from .services import Services
+from .watch import Watch, as_told
 
 log = structlog.get_logger(__name__)
 
@@ -76,6 +77,7 @@ class LiveProcess:
         self.driver: Driver | None = None
         self.edits = ProgressEdits(services, lambda: self.active, self.status_card)
         self._endings = Endings(services, engine)
+        self.watch = Watch(services.clock, services.options.watch, self)
         self._closing = False
         self._lost = False
         self._history = left.history if left is not None else ()
@@ -144,6 +146,7 @@ class LiveProcess:
             self._rows = NO_ROWS
             self.ready.set()
             tasks.start_soon(self.edits.run)
+            tasks.start_soon(self.watch.run)
             await driver.finished.wait()
             await process.release()
             tasks.cancel_scope.cancel()
@@ -300,6 +303,7 @@ class LiveProcess:
     async def apply(self, events: Sequence[UntetherEvent], place: Place, now: float) -> None:
         jobs: list[Job] = []
         after: list[Callable[[], None]] = []
+        self.watch.note(now, place.offset)
         for event in events:
             if isinstance(event, StartedEvent | SessionChangedEvent):
                 await self._hold(event.resume)
@@ -382,7 +386,8 @@ class LiveProcess:
             log.warning("request.not_written", key=pending.key, error=str(error))
             undelivered = True
         by, at = pending.decided_by, pending.decided or services.clock.now()
-        await services.persist(lambda conn: requests.retire(conn, pending, by, at, undelivered=undelivered))
+        zone = services.options.zone
+        await services.persist(lambda conn: requests.retire(conn, pending, by, at, undelivered=undelivered, zone=zone))
         services.outbox.kick()
         services.hub.changed()
 
@@ -461,6 +466,8 @@ class LiveProcess:
         jobs: list[Job],
         after: list[Callable[[], None]],
     ) -> None:
+        if view is not None:
+            event = as_told(event, view)
         ended = [self.runs.pop(prompt_id) for prompt_id in event.prompts if prompt_id in self.runs]
         if view is not None and view not in ended:
             for prompt_id in [key for key, other in self.runs.items() if other is view]:
@@ -499,6 +506,8 @@ class LiveProcess:
             blocked=self.blocked,
             max_actions=options.max_actions,
             reply_to=view.reply_to,
+            pulse=self.watch.pulse if view is self.busy else None,
+            zone=options.zone,
         )
 
     def show(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import tzinfo
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ from ..store.interactions import Pending
 from ..text import words
 from ..text.blocks import Block, Code, Copyable, Line, Markdown, Quote
 from ..transport import Button, Card, Rows
-from .progress import ProgressTracker, step_text, wait_text
+from .progress import ProgressTracker, Pulse, step_text, wait_text
 
 # Data of buttons. The first letter says what, the rest whom it is about; at most 64 bytes.
 STOP, AGAIN, RESUME, DETAILS, VERBOSE, INTERACTION, EXAMPLE = (
@@ -60,12 +61,16 @@ def status(
     blocked: str = "",
     max_actions: int = 5,
     reply_to: str = "",
+    pulse: Pulse | None = None,
+    zone: tzinfo | None = None,
 ) -> Card:
-    """The one message of a run that is edited while it works."""
+    """The one message of a run that is edited while it works. Clock times are in `zone` (None: this machine's)."""
     sign = "⏸" if tracker.waiting else "▸"
     lines = [f"{sign} {header(engine, where, tracker, now)}"]
+    if tracker.warning:
+        lines.append(f"· {tracker.warning}")
     lines += [step_text(step, now, verbose=verbose) for step in tracker.last(max_actions * (2 if verbose else 1))]
-    waiting = "■ stopping…" if stopping else _BLOCKED.get(blocked) or wait_text(tracker, waits, now)
+    waiting = "■ stopping…" if stopping else _BLOCKED.get(blocked) or wait_text(tracker, waits, now, pulse, zone)
     if waiting:
         lines.append(waiting)
     buttons = (() if stopping else (Button("Stop", f"{STOP}:{run_id}"),)) + (
@@ -217,7 +222,7 @@ def _file_name(interaction: Interaction) -> str:
 _EDIT_ROOM = 3900  # UTF-16 units of a message, with some to spare: an edit cannot go on in a second one
 
 
-def outcome(pending: Pending, by: str, at: float, *, undelivered: bool = False) -> Card:
+def outcome(pending: Pending, by: str, at: float, *, undelivered: bool = False, zone: tzinfo | None = None) -> Card:
     """What becomes of the message after the tap: one quiet line, the content in a quote that opens."""
     decision = pending.decision
     if undelivered:
@@ -226,7 +231,7 @@ def outcome(pending: Pending, by: str, at: float, *, undelivered: bool = False) 
         line = "■ No longer needed"
     else:
         sign = "✗" if isinstance(decision, Deny) else "✓"
-        line = f"{sign} {verdict(pending.interaction, decision)} by {by} {words.clock_time(at, None)}"
+        line = f"{sign} {verdict(pending.interaction, decision)} by {by} {words.clock_time(at, zone)}"
     brief = words.one_line(_brief(pending.interaction), 60)
     blocks: list[Block] = [Line(f"{line} · {brief}" if brief else line)]
     if isinstance(decision, Deny) and decision.reason and not undelivered:

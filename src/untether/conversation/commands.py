@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from functools import partial
 
-import psutil
-
 from ..model import Record
 from ..store import deliveries, interactions, kv, runs, threads, updates
 from ..store.updates import Update
@@ -200,11 +198,12 @@ class Commands:
         for transport in services.transports.values():
             if trouble := transport.health():
                 lines.append(Line(f"✗ {transport.name}: {trouble}"))
-        memory = psutil.virtual_memory()
-        load = psutil.getloadavg()[0]
-        engines = ", ".join(engine.id for engine in services.engines if engine.available)
-        lines.append(Line(f"{memory.available / 2**30:.1f} GB free · load {load:.1f} · {engines}", "quiet"))
-        midnight = datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+        lines.append(Line(services.machine_line(), "quiet"))
+        midnight = (
+            datetime.fromtimestamp(now, services.options.zone)
+            .replace(hour=0, minute=0, second=0, microsecond=0)
+            .timestamp()
+        )
         cost = services.db.read(lambda conn: runs.cost_since(conn, midnight))
         lines.append(Line(f"today: {words.money(cost)}", "quiet"))
         return Card(tuple(lines))
@@ -353,7 +352,9 @@ class Commands:
         services = self._services
         if not services.transports[tap.chat.transport].shows_all:
             now = services.clock.now()
-            await services.db.write(lambda conn: requests.turned_up(conn, pending, tap.message_id, now))
+            await services.db.write(
+                lambda conn: requests.turned_up(conn, pending, tap.message_id, now, services.options.zone)
+            )
             services.outbox.kick()
         if (decision := decision_of(letter, text)) is not None:
             await toast(await self._desk.decide(key, decision, tap.sender, toast, update))

@@ -84,14 +84,13 @@ class Desk:
         await live.tell_decided(decided, receipts)
         return verdict
 
-    @staticmethod
-    def late(pending: Pending) -> str:
+    def late(self, pending: Pending) -> str:
         """What became of a request that is closed."""
         if pending.state == "withdrawn":
             return "No longer needed"
         if pending.state == "decided" and pending.decision is not None and pending.decided is not None:
             verdict = cards.verdict(pending.interaction, pending.decision).lower()
-            return f"Already {verdict} {words.clock_time(pending.decided, None)}"
+            return f"Already {verdict} {words.clock_time(pending.decided, self._services.options.zone)}"
         return "This request is closed"
 
 

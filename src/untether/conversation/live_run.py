@@ -6,10 +6,18 @@ import sqlite3
 
 import anyio
 
+from ..model import Record
 from ..store import deliveries, threads
 from ..store.threads import Message
 from ..transport import ChatRef
 from .progress import ProgressTracker
+
+
+class Limit(Record, frozen=True):
+    """Why a run was ended by a limit: what happened, and what to do."""
+
+    error: str
+    advice: str
 
 
 class LiveRun:
@@ -24,6 +32,7 @@ class LiveRun:
         self.status_delivery: int | None = None
         self.verbose = False
         self.stopping = False
+        self.limit: Limit | None = None  # the limit for which it was stopped
         self.began_offset = 0  # bytes of the agent's output before it
         self.done = anyio.Event()  # its end is committed
 

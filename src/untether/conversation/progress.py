@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from datetime import tzinfo
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -12,11 +13,13 @@ from ..model import (
     ActionEvent,
     CompletedEvent,
     InteractionEvent,
+    Record,
     StartedEvent,
     TurnEvent,
     UntetherEvent,
     Usage,
     Wait,
+    WaitKind,
 )
 from ..text import words
 
@@ -36,6 +39,22 @@ class Step(msgspec.Struct, gc=False):
     parent: str = ""
 
 
+PulseState: TypeAlias = Literal["quiet", "stuck", "gone"]
+
+
+class Pulse(Record, frozen=True):
+    """What is known of an agent that has been silent for a while: at work, perhaps stuck, or ended.
+
+    `since` is when its silence began, `stops` when it will be stopped if nothing changes, both in epoch seconds.
+    `children` are the programs that it runs.
+    """
+
+    state: PulseState
+    since: float
+    children: int = 0
+    stops: float | None = None
+
+
 class ProgressTracker:
     """What a run did so far. `note_event` folds one event; the other methods only read."""
 
@@ -48,6 +67,7 @@ class ProgressTracker:
         self.usage: Usage | None = None
         self.finished = False
         self.version = 0
+        self.warning = ""  # what the guard had to say when the agent was started
 
     def note_event(self, event: UntetherEvent, now: float) -> bool:
         """Fold one event. True when something visible changed."""
@@ -130,33 +150,68 @@ def step_text(step: Step, now: float, *, verbose: bool = False) -> str:
 
 
 _HUMAN = {"permission": "permission", "plan": "your word on the plan", "question": "an answer"}
+_MODEL_SILENCE_S = 60.0  # of the model, from which on it is mentioned
 
 
-def wait_text(tracker: ProgressTracker, waits: Sequence[Wait], now: float) -> str:
-    """The line that says whom the run waits for when it is not simply working; "" when it is."""
+def wait_text(
+    tracker: ProgressTracker,
+    waits: Sequence[Wait],
+    now: float,
+    pulse: Pulse | None = None,
+    zone: tzinfo | None = None,
+) -> str:
+    """The line that says whom the run waits for when it is not simply working; "" when it is.
+
+    `pulse` is what the watch found; clock times are in `zone` (None: this machine's).
+    """
     if tracker.waiting:
         kinds = dict.fromkeys(event.interaction.kind for event in tracker.waiting.values())
         return "⏸ waiting for you: " + ", ".join(_HUMAN[kind] for kind in kinds)
+    if pulse is not None and pulse.state == "gone":
+        return "⏳ the agent has ended; reading what it left"
     by_kind = {wait.kind: wait for wait in waits}
-    if wait := by_kind.get("quota"):
-        until = (
-            f", resets {words.clock_time(wait.until, None)} (in {words.duration(wait.until - now)})"
-            if wait.until
-            else ""
-        )
-        return f"⏳ usage limit{until}"
-    if wait := by_kind.get("retry"):
-        left = f", next try in {words.duration(max(0.0, wait.until - now))}" if wait.until else ""
-        return f"↻ {wait.label or 'the provider does not answer'}{left}"
-    if "compaction" in by_kind:
-        return "⏳ compacting the conversation"
+    if held_up := _held_up(by_kind, now, zone):
+        return held_up
+    if pulse is not None and pulse.state == "stuck":
+        ends = f" · stopped in {words.duration(pulse.stops - now)} if it stays so" if pulse.stops is not None else ""
+        return f"⏳ stuck? No sign of life for {words.duration(now - pulse.since)}{ends}"
     if wait := by_kind.get("hook"):
         return f"⏳ hook {wait.label}".rstrip()
     background = [wait for wait in waits if wait.kind == "background"]
     if background:
-        name = f': "{words.one_line(background[0].label, 50)}"' if background[0].label else ""
-        count = f"{len(background)} task{'s' if len(background) > 1 else ''} in the background{name}"
-        return f"⏳ {count} · {words.duration(now - min(wait.since for wait in background))}"
-    if (wait := by_kind.get("model")) and now - wait.since >= 60:
+        return _background(background, now)
+    if (wait := by_kind.get("model")) and now - wait.since >= _MODEL_SILENCE_S:
         return f"⏳ model, {words.duration(now - wait.since)} of silence (normal)"
+    if pulse is not None and "model" not in by_kind:
+        return f"⏳ quiet for {words.duration(now - pulse.since)}, but alive: {_at_work(pulse.children)}"
     return ""
+
+
+def _held_up(by_kind: Mapping[WaitKind, Wait], now: float, zone: tzinfo | None) -> str:
+    """What the provider keeps the run from, and until when."""
+    if (wait := by_kind.get("quota")) and wait.until is None:
+        return "⏳ usage limit"
+    if wait and wait.until is not None and wait.until > now:
+        resets = words.clock_time(wait.until, zone, now)
+        return f"⏳ usage limit, resets {resets} (in {words.duration(wait.until - now)})"
+    if wait := by_kind.get("retry"):
+        left = wait.until - now if wait.until is not None else 0.0
+        return f"↻ {wait.label or 'the provider does not answer'}" + (
+            f" in {words.duration(left)}" if left >= 1 else ""
+        )
+    if wait := by_kind.get("compaction"):
+        spent = now - wait.since
+        return "⏳ compacting the conversation" + (f" · {words.duration(spent)}" if spent >= SHOWS_TIME_S else "")
+    return ""
+
+
+def _background(waits: Sequence[Wait], now: float) -> str:
+    name = f': "{words.one_line(waits[0].label, 50)}"' if waits[0].label else ""
+    count = f"{len(waits)} task{'s' if len(waits) > 1 else ''} in the background{name}"
+    return f"⏳ {count} · {words.duration(now - min(wait.since for wait in waits))}"
+
+
+def _at_work(children: int) -> str:
+    if not children:
+        return "it computes"
+    return "1 program at work" if children == 1 else f"{children} programs at work"

@@ -6,6 +6,7 @@ All are jobs for a transaction, so that a request and its message never disagree
 from __future__ import annotations
 
 import sqlite3
+from datetime import tzinfo
 
 import msgspec
 
@@ -42,17 +43,27 @@ def withdraw(conn: sqlite3.Connection, pending: Pending, now: float) -> None:
         retire(conn, msgspec.structs.replace(pending, state="withdrawn"), "", now)
 
 
-def turned_up(conn: sqlite3.Connection, pending: Pending, message_id: str, now: float) -> None:
+def turned_up(
+    conn: sqlite3.Connection, pending: Pending, message_id: str, now: float, zone: tzinfo | None = None
+) -> None:
     """A request was tapped on a copy whose sending had an unknown fate: from now on we know it, and retire it too."""
     if pending.delivery_id is None or not deliveries.adopt(conn, pending.delivery_id, message_id, now):
         return
     if pending.state != "open":
-        retire(conn, pending, pending.decided_by, pending.decided or now)
+        retire(conn, pending, pending.decided_by, pending.decided or now, zone=zone)
 
 
-def retire(conn: sqlite3.Connection, pending: Pending, by: str, now: float, *, undelivered: bool = False) -> None:
-    """Change the message of a closed request into its outcome."""
+def retire(
+    conn: sqlite3.Connection,
+    pending: Pending,
+    by: str,
+    now: float,
+    *,
+    undelivered: bool = False,
+    zone: tzinfo | None = None,
+) -> None:
+    """Change the message of a closed request into its outcome. Its time is shown in `zone` (None: this machine's)."""
     if pending.delivery_id is not None:
-        card = cards.outcome(pending, by, now, undelivered=undelivered)
+        card = cards.outcome(pending, by, now, undelivered=undelivered, zone=zone)
         for shown in (pending.delivery_id, *deliveries.copies(conn, pending.delivery_id)):
             deliveries.add_edit(conn, shown, card, now, priority=Priority.NOTICE)

@@ -22,6 +22,7 @@ from ..store import deliveries, interactions, runs, threads
 from ..store.database import StoreError
 from ..store.threads import Message, Thread
 from . import cards, requests
+from .admission import Admission
 from .bridge import LiveProcess
 from .live_run import LiveRun, Withdrawn, hand_over
 from .presence import Presence
@@ -41,6 +42,7 @@ class Scheduler:
         self._agents: dict[str, LiveProcess] = {}  # by process id; those too that a newer one of the thread follows
         self._wakes: dict[int, anyio.Event] = {}  # of the threads that have a worker
         self._tasks: anyio.abc.TaskGroup | None = None
+        self._admission = Admission(services, self.processes)
 
     # ------------------------------------------------------------------------------------------------- outside
 
@@ -197,7 +199,8 @@ class Scheduler:
             await live.close()
             live = None
         if live is None:
-            live = await self._start(thread, message, view, prompt)
+            with self._admission.place(thread_id):
+                live = await self._start(thread, message, view, prompt)
         if live is not None:
             await view.done.wait()
 
@@ -212,7 +215,7 @@ class Scheduler:
             advice = f"Install it, or send /new: then {services.engines.default} answers."
             await self._refuse(thread, message, view, "engine", error, advice)
             return None
-        refusal = await engine.runner.check(os.environ)
+        refusal = await engine.runner.check(os.environ) or await self._admission.ask(thread.id, view)
         if refusal is not None:
             await self._refuse(thread, message, view, refusal.reason, refusal.message, refusal.advice)
             return None

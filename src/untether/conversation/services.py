@@ -7,6 +7,7 @@ import sqlite3
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import tzinfo
 from typing import TypeVar
 
 import msgspec
@@ -14,11 +15,14 @@ import structlog
 
 from ..clock import Clock
 from ..model import Record
+from ..process.guard import RoomLimits
 from ..process.host import Host
+from ..process.machine import Machine, machine_facts
 from ..runner import Runner
 from ..store import runs, threads
 from ..store.database import Database
 from ..store.threads import Thread
+from ..text import words
 from ..text.blocks import Code, Markdown
 from ..transport import Card, ChatRef, Transport
 from .context import Project
@@ -40,6 +44,17 @@ def new_key() -> str:
     return "".join(secrets.choice(_KEY_LETTERS) for _ in range(10))
 
 
+class WatchLimits(Record, frozen=True):
+    """Limits of a run, in seconds. `silence` and `run` end it, 0: never; from `stuck` on it is called perhaps stuck.
+
+    See `watch`.
+    """
+
+    silence: float = 3600.0
+    run: float = 14_400.0
+    stuck: float = 600.0
+
+
 class Options(Record, frozen=True):
     """The settings that the conversation needs."""
 
@@ -55,6 +70,9 @@ class Options(Record, frozen=True):
     idle_close_s: float = 60.0
     join_s: float = 1.0
     max_line_bytes: int = 64 << 20
+    watch: WatchLimits = WatchLimits()
+    room: RoomLimits = RoomLimits()
+    zone: tzinfo | None = None  # in which clock times are shown; None: this machine's
 
 
 @dataclass
@@ -70,6 +88,7 @@ class Services:
     host: Host
     environment: Callable[[Runner, str], Mapping[str, str]]
     """The environment of an agent, from its runner and its process id."""
+    machine: Callable[[], Machine] = machine_facts
     new_key: Callable[[], str] = new_key
     new_id: Callable[[], str] = field(default=lambda: str(uuid.uuid4()))
     project_chats: Mapping[ChatRef, str] = field(default_factory=dict)
@@ -79,6 +98,12 @@ class Services:
     def project_of(self, chat: ChatRef, bound: str | None) -> str | None:
         """The project of a chat: the one bound to it, else the one whose configuration names it, else the default."""
         return bound or self.project_chats.get(ChatRef(chat.transport, chat.chat)) or self.options.default_project
+
+    def machine_line(self) -> str:
+        """What the machine has left, and the engines that can be used: `1.9 GB free · load 0.4 · claude, demo`."""
+        facts = self.machine()
+        engines = ", ".join(engine.id for engine in self.engines if engine.available)
+        return f"{words.memory(facts.available)} free · load {facts.load:.1f} · {engines}"
 
     async def persist(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """Write what has happened already and must not be refused; see `persistence.persist`."""

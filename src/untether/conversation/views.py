@@ -14,7 +14,7 @@ from ..store.threads import Message, Thread
 from ..text import words
 from ..transport import ChatRef
 from .history import tracker_of
-from .progress import ProgressTracker, step_text
+from .progress import ProgressTracker, Pulse, step_text
 from .scheduler import Scheduler
 from .services import Services
 
@@ -37,6 +37,7 @@ class Overview(Record, frozen=True):
     needs_you: tuple[RunRow, ...]
     running: tuple[RunRow, ...]
     recent: tuple[RunRow, ...]
+    machine: str = ""  # what the machine has left, in words
 
 
 class RunView(Record, frozen=True):
@@ -49,6 +50,7 @@ class RunView(Record, frozen=True):
     asked: tuple[Pending, ...]
     stopping: bool = False
     alive: bool = False  # its agent lives, so what it asked can still be decided
+    pulse: Pulse | None = None
 
 
 class Page(Record, frozen=True):
@@ -75,6 +77,7 @@ class Views:
             needs_you=tuple(self._row(run, waits=True) for run in asking),
             running=tuple(self._row(run) for run in db.read(runs.running) if run.id not in waiting),
             recent=tuple(self._row(run) for run in ended if run.id not in waiting),
+            machine=self._services.machine_line(),
         )
 
     def _row(self, run: Run, *, waits: bool = False) -> RunRow:
@@ -115,7 +118,9 @@ class Views:
         asked = tuple(db.read(lambda conn: interactions.of_run(conn, run.id)))
         if (found := self._scheduler.view(run.id)) is not None:
             live, view = found
-            return RunView(run, message, view.tracker, live.session.waits, asked, view.stopping, alive=True)
+            pulse = live.watch.pulse if view is live.busy else None
+            waits = live.session.waits
+            return RunView(run, message, view.tracker, waits, asked, view.stopping, alive=True, pulse=pulse)
         alive = run.process_id is not None and self._scheduler.process(run.process_id) is not None
         return RunView(run, message, self._tracker(run), (), asked, alive=alive)
 

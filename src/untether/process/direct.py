@@ -24,10 +24,11 @@ from ..clock import Clock
 from ..session import Place, ProcessExit
 from . import tree
 from .environment import PROCESS_VARIABLE
-from .host import DEFAULT_LADDER, Launch, Line, Receipt, Rung, SpawnFailed
+from .host import DEFAULT_LADDER, Launch, Line, Receipt, Rung, SpawnFailed, Vitals
 from .journal import Excerpt, JournalWriter, ProcessState
 from .lines import LINE_LIMIT, LineReader
 from .pipes import DRAIN, GRACE, InputPipe, OutputPipe
+from .vitals import vitals_of
 
 log = structlog.get_logger(__name__)
 
@@ -134,6 +135,10 @@ class DirectProcess:
         """See `host.AgentProcess`."""
         self._pipes.stdin.end(_CLOSE_WAIT)
         await self._pipes.stdin.closed.wait()
+
+    async def vitals(self) -> Vitals | None:
+        """See `host.AgentProcess`."""
+        return Vitals(alive=False) if self._exited.is_set() else await vitals_of(self.pid)
 
     async def stop(self, ladder: Sequence[Rung] = DEFAULT_LADDER) -> None:
         """See `host.AgentProcess`. A stop while another climbs joins it, and goes on when its caller is cancelled.

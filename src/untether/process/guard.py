@@ -1,4 +1,4 @@
-"""The guard in front of every spawn: may this agent be started? So far: is its CLI here and of a supported version."""
+"""The guard in front of every spawn: is the agent's CLI here and of a supported version, and is there room for it?"""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ import anyio
 import structlog
 
 from ..model import Record
+from ..text import words
+from .machine import Machine
 
 log = structlog.get_logger(__name__)
 
@@ -54,6 +56,50 @@ class Refusal(Record, frozen=True):
     reason: str
     message: str
     advice: str
+
+
+class RoomLimits(Record, frozen=True):
+    """How much room one more agent needs, in MiB of memory, and how many may live at once (0: any number).
+
+    For each one that lives, `reserve` is kept aside: it may grow. Below `block` of the rest none is started, below
+    `warn` it is said.
+    """
+
+    warn: int = 2000
+    block: int = 500
+    reserve: int = 750
+    most: int = 0
+
+
+def no_room(limits: RoomLimits, machine: Machine, living: int) -> Refusal | None:
+    """Why one more agent than the `living` ones is not started; None when it may be."""
+    if limits.most and living >= limits.most:
+        at_work = "1 agent is" if living == 1 else f"{living} agents are"
+        return Refusal(
+            "too_many_runs",
+            f"{at_work} at work, and no more than {limits.most} may be.",
+            "Wait until a run is done, or stop one, then try again. The limit is watchdog.max_concurrent_engine_runs.",
+        )
+    if limits.block and machine.available_mb < limits.block + limits.reserve * living:
+        kept = f", and {_memory(limits.reserve * living)} are kept for those at work" if living else ""
+        return Refusal(
+            "too_little_memory",
+            f"There is too little memory for one more agent: {words.memory(machine.available)} are free{kept}.",
+            "Stop a run or close other programs, then try again. The limits are watchdog.prespawn_ram_block_mb and"
+            " watchdog.prespawn_ram_per_run_reserve_mb.",
+        )
+    return None
+
+
+def little_room(limits: RoomLimits, machine: Machine, living: int) -> str:
+    """What to say when one more agent is started though memory is short; "" when it is not."""
+    if not limits.warn or machine.available_mb >= limits.warn + limits.reserve * living:
+        return ""
+    return f"memory is short: {words.memory(machine.available)} free on this machine"
+
+
+def _memory(megabytes: int) -> str:
+    return words.memory(megabytes * 2**20)
 
 
 class Guard:

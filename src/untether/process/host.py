@@ -38,6 +38,17 @@ class Launch(Record, frozen=True):
     stdin: bool = True
 
 
+class Vitals(Record, frozen=True):
+    """What an agent and the programs that it started do: CPU seconds used so far, and how many programs there are.
+
+    `alive` is that of the agent itself. Only the growth of `cpu_seconds` means something.
+    """
+
+    cpu_seconds: float = 0.0
+    children: int = 0
+    alive: bool = True
+
+
 class Rung(Record, frozen=True):
     """One step of a stop ladder: do `act`, then wait up to `wait` seconds for the agent to end."""
 
@@ -97,6 +108,9 @@ class AgentProcess(Protocol):
 
     async def close_stdin(self) -> None:
         """Close stdin after the accepted lines. Bounded; closing twice is fine."""
+
+    async def vitals(self) -> Vitals | None:
+        """Whether it is at work though it prints nothing; None when that is not known. Takes 2 s at most."""
 
     async def stop(self, ladder: Sequence[Rung] = DEFAULT_LADDER) -> None:
         """Climb the ladder until the agent and what it started have ended. Always returns within the ladder's time."""

@@ -33,9 +33,10 @@ from ..model import Record
 from ..session import Place, ProcessExit
 from . import keeper
 from .direct import spawn_failed
-from .host import DEFAULT_LADDER, Launch, Line, NotOurs, Receipt, Rung, SpawnFailed, Standing, WriteFailed
+from .host import DEFAULT_LADDER, Launch, Line, NotOurs, Receipt, Rung, SpawnFailed, Standing, Vitals, WriteFailed
 from .journal import OUT, TIMES, JournalReader
 from .lines import LINE_LIMIT, LineReader
+from .vitals import vitals_of
 
 log = structlog.get_logger(__name__)
 
@@ -230,6 +231,12 @@ class KeptProcess:
         """See `host.AgentProcess`."""
         with suppress(WriteFailed):
             await self._call("close_stdin", within=_CLOSE_WAIT).written()
+
+    async def vitals(self) -> Vitals | None:
+        """See `host.AgentProcess`. Not known before the keeper has told which process it is."""
+        if self._over.is_set():
+            return Vitals(alive=False)
+        return await vitals_of(self.pid) if self.pid else None
 
     async def stop(self, ladder: Sequence[Rung] = DEFAULT_LADDER) -> None:
         """See `host.AgentProcess`. When the keeper is gone or does not answer, the tree is ended from here."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import tzinfo
 from pathlib import Path
 from typing import Any, Final, Literal, overload
+from zoneinfo import ZoneInfo
 
 from ..redact import is_secret_name
 from .document import Document, suggestion
@@ -92,6 +94,11 @@ class Settings:
     @property
     def default_project(self) -> str | None:
         return self.values.default_project
+
+    @property
+    def zone(self) -> tzinfo | None:
+        """In which clock times are shown; None: this machine's."""
+        return ZoneInfo(self.values.timezone) if self.values.timezone else None
 
     @property
     def telegram(self) -> Telegram | None:

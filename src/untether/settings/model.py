@@ -15,6 +15,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import (
     AfterValidator,
@@ -142,6 +143,14 @@ def _environment(value: dict[str, str]) -> dict[str, str]:
         raise ValueError("has a variable name that is empty or contains =")
     if any("\0" in text for text in value.values()):
         raise ValueError("has a value with a NUL character")
+    return value
+
+
+def _zone(value: str) -> str:
+    try:
+        ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError("must be a time zone such as Europe/Berlin or America/New_York, or UTC") from None
     return value
 
 
@@ -274,8 +283,30 @@ class Progress(Section):
 class Watchdog(Section):
     post_result_limbo_grace: float = Field(default=60.0, ge=0, le=600)
     """Seconds after which an idle live process is closed."""
+    liveness_timeout: int = Field(default=600, ge=60, le=3600)
+    """Seconds without a sign of life after which a run is said to be perhaps stuck."""
+    pre_result_silence_timeout: int = Field(default=3600, ge=0, le=86_400)
+    """Seconds without a sign of life after which a run is stopped; 0: never."""
+    live_session_max_s: int = Field(default=14_400, ge=600, le=86_400)
+    """Seconds after which a run is stopped whatever it does."""
+    prespawn_ram_block_mb: int = Field(default=500, ge=0, le=65_536)
+    """No agent is started with less free memory; 0: always started."""
+    prespawn_ram_warn_mb: int = Field(default=2000, ge=0, le=65_536, validate_default=True)
+    """It is said when less is free; 0: never."""
+    prespawn_ram_per_run_reserve_mb: int = Field(default=750, ge=0, le=65_536)
+    """Kept aside for each agent that lives."""
+    max_concurrent_engine_runs: int = Field(default=0, ge=0, le=64)
+    """How many agents may live at once; 0: any number."""
     max_line_bytes: int = Field(default=64 * MIB, ge=MIB, le=1024 * MIB)
     """A longer line of an agent is skipped and reported."""
+
+    @field_validator("prespawn_ram_warn_mb")
+    @classmethod
+    def _warns_before_it_blocks(cls, value: int, info: ValidationInfo) -> int:
+        block = info.data.get("prespawn_ram_block_mb")
+        if value and block is not None and value <= block:
+            raise ValueError(f"must be more than prespawn_ram_block_mb, which is {block}, or 0 for no warning")
+        return value
 
 
 class Security(Section):
@@ -309,6 +340,8 @@ class Root(BaseSettings):
 
     default_engine: Text | None = None
     default_project: Text | None = None
+    timezone: Annotated[Text, AfterValidator(_zone)] | None = None
+    """An IANA name such as `Europe/Berlin`; None: the zone of this machine."""
     transports: Transports = Field(default_factory=Transports)
     engines: Engines = Field(default_factory=Engines)
     projects: dict[str, Project] = Field(default_factory=dict)

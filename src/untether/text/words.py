@@ -61,6 +61,12 @@ def clock_time(epoch: float, tz: tzinfo | None, now: float | None = None) -> str
     return f"{moment.day} {moment:%b %H:%M}"
 
 
+def memory(size: int) -> str:
+    """Bytes as `512 MB`, `1.9 GB`, in units of 1024."""
+    megabytes = size / 2**20
+    return f"{megabytes:.0f} MB" if megabytes < 1023.5 else f"{_rounded(megabytes / 1024, 1)} GB"
+
+
 def tokens(count: int) -> str:
     """`850`, `61 k`, `1.2 M`."""
     if count < 1000:

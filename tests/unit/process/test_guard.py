@@ -8,7 +8,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from untether.process.guard import Cli, Guard
+from untether.process.guard import Cli, Guard, RoomLimits, little_room, no_room
+from untether.process.machine import Machine
 
 pytestmark = pytest.mark.anyio
 
@@ -105,3 +106,41 @@ async def test_a_program_is_asked_once_until_it_changes(bin: Path, tmp_path: Pat
     os.utime(path, ns=(1, 1))
     refusal = await guard.check(CLI, environ(bin))
     assert refusal is not None
+
+
+# ----------------------------------------------------------------------------------------------------------- room
+
+
+def machine(free_mb: int) -> Machine:
+    return Machine(free_mb * 2**20, 16 * 2**30)
+
+
+@pytest.mark.parametrize(
+    ("free", "living", "fits"), [(500, 0, True), (499, 0, False), (1999, 2, False), (2000, 2, True)]
+)
+def test_memory_is_kept_aside_for_each_agent_that_lives(free: int, living: int, fits: bool) -> None:
+    assert (no_room(RoomLimits(), machine(free), living) is None) == fits
+
+
+def test_too_little_memory_is_told_with_its_facts() -> None:
+    refusal = no_room(RoomLimits(), machine(1228), 2)
+    assert refusal is not None
+    assert refusal.reason == "too_little_memory"
+    assert refusal.message == (
+        "There is too little memory for one more agent: 1.2 GB are free, and 1.5 GB are kept for those at work."
+    )
+    assert "watchdog.prespawn_ram_block_mb" in refusal.advice
+
+
+def test_the_number_of_agents_is_free_unless_it_is_limited() -> None:
+    assert no_room(RoomLimits(block=0), machine(0), 300) is None
+    refusal = no_room(RoomLimits(most=3), machine(64_000), 3)
+    assert refusal is not None
+    assert refusal.message == "3 agents are at work, and no more than 3 may be."
+
+
+def test_short_memory_is_said_and_starts_all_the_same() -> None:
+    assert little_room(RoomLimits(), machine(2000), 0) == ""
+    assert little_room(RoomLimits(), machine(1999), 0) == "memory is short: 2.0 GB free on this machine"
+    assert little_room(RoomLimits(), machine(2700), 1) == "memory is short: 2.6 GB free on this machine"
+    assert little_room(RoomLimits(warn=0), machine(1), 1) == ""

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from tests.unit.process.agents import launch, lives
 from tests.unit.process.keepers import end_all, keeper_pid, kill_keeper, output, wait_for
 from untether.process import keeper
-from untether.process.host import AgentProcess, Launch, Line, Rung, SpawnFailed, WriteFailed
+from untether.process.host import AgentProcess, Launch, Line, Rung, SpawnFailed, Vitals, WriteFailed
 from untether.process.journal import JournalReader, JournalWriter
 from untether.process.kept import (
     JournalTail,
@@ -454,3 +454,14 @@ def test_a_growing_journal_gives_the_lines_of_a_whole_one(chunks: list[bytes], d
         assert (rest.read() or []) + rest.finish() == whole[cut:]
         for opened in (writer, tail, rest):
             opened.close()
+
+
+async def test_the_vitals_are_those_of_the_agent_and_not_of_its_keeper(folder: Path) -> None:
+    async with spawned("start('sleep', '60'); say('up'); time.sleep(60)", folder) as process:
+        wait_for(lambda: output(folder) == b"up\n", "the agent's words")
+        vitals = await process.vitals()
+        assert vitals is not None
+        assert (vitals.alive, vitals.children) == (True, 1)
+        await process.stop(QUICK)
+        await process.wait()
+        assert await process.vitals() == Vitals(alive=False)

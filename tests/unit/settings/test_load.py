@@ -263,11 +263,28 @@ path = 3
 
 def test_an_unknown_key_without_a_near_one_lists_the_known_ones(tmp_path: Path) -> None:
     assert problems(tmp_path, "[web]\n") == ["line 1: web is not a known key. Did you mean transports.web?"]
-    assert problems(tmp_path, "[watchdog]\nzzz = 1\n") == [
-        "line 2: watchdog.zzz is not a known key. Known keys here: max_line_bytes, post_result_limbo_grace."
+    assert problems(tmp_path, "[security]\nzzz = 1\n") == [
+        "line 2: security.zzz is not a known key. Known keys here: env_extra_allow, env_extra_prefix_allow."
     ]
     assert problems(tmp_path, '[codex]\nmodel = "x"\n')[0].startswith("line 1: codex is not a known key. Known keys")
     assert problems(tmp_path, '_env_file = "x"\n')[0].startswith("line 1: _env_file is not a known key.")
+
+
+def test_the_memory_warning_must_come_before_the_refusal(tmp_path: Path) -> None:
+    text = "[watchdog]\nprespawn_ram_block_mb = 3000\n"
+    assert problems(tmp_path, text) == [
+        "line 1: watchdog.prespawn_ram_warn_mb must be more than prespawn_ram_block_mb, which is 3000,"
+        " or 0 for no warning."
+    ]
+    assert loaded(tmp_path, text + "prespawn_ram_warn_mb = 0\n").watchdog.prespawn_ram_block_mb == 3000
+
+
+def test_a_time_zone_is_one_that_exists(tmp_path: Path) -> None:
+    assert problems(tmp_path, 'timezone = "Mars/Olympus"\n') == [
+        "line 1: timezone must be a time zone such as Europe/Berlin or America/New_York, or UTC."
+    ]
+    assert str(loaded(tmp_path, 'timezone = "Asia/Kolkata"\n').zone) == "Asia/Kolkata"
+    assert loaded(tmp_path, "").zone is None
 
 
 def test_both_spellings_of_an_engine_table_are_an_error_that_names_both(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from zoneinfo import ZoneInfo
 
 import anyio
 import pytest
@@ -12,7 +13,7 @@ from structlog.testing import capture_logs
 from untether.clock import ManualClock
 from untether.store.database import StoreError
 from untether.transports.telegram.errors import ApiError
-from untether.transports.telegram.poll import LONG_POLL_S, Poller
+from untether.transports.telegram.poll import LONG_POLL_S, Poller, Trouble
 
 pytestmark = pytest.mark.anyio
 
@@ -179,3 +180,10 @@ async def test_an_old_offset_is_forgotten() -> None:
     assert server.offsets[-1] == 901
     await poll(poller, Store(), clock, 90_000)
     assert server.offsets[-1] is None
+
+
+def test_trouble_is_told_in_the_zone_of_the_reader() -> None:
+    """`since` is 2023-11-14 22:13:20 UTC."""
+    trouble = Trouble("unreachable", 1_700_000_000.0, "no route")
+    told = trouble.sentence(1_700_000_060.0, ZoneInfo("Asia/Kolkata"))
+    assert told == "Telegram cannot be reached since 03:43 (no route)"

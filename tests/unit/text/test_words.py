@@ -135,3 +135,11 @@ def test_one_line_does_not_read_megabytes_of_words() -> None:
 )
 def test_paths_within_the_project_are_short(path: str, root: str, short: str) -> None:
     assert words.shorten_path(path, root) == short
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 MB"), (300 << 20, "300 MB"), (1024 << 20, "1.0 GB"), ((1 << 30) - 1, "1.0 GB"), (63 << 30, "63.0 GB")],
+)
+def test_memory(size: int, text: str) -> None:
+    assert words.memory(size) == text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from datetime import tzinfo
 from typing import Any
 
 import httpx
@@ -23,13 +24,20 @@ HERE = "http://127.0.0.1:8420"
 class Console:
     """The transport under test with all that it is given, and a browser that talks to it."""
 
-    def __init__(self, options: Web | None = None, *, address: str = HERE, store: MemoryStore | None = None) -> None:
+    def __init__(
+        self,
+        options: Web | None = None,
+        *,
+        address: str = HERE,
+        store: MemoryStore | None = None,
+        zone: tzinfo | None = None,
+    ) -> None:
         self.clock = StillClock()
         self.hub = Hub()
         self.views = FakeViews()
         self.store = store or MemoryStore()
         self.address = address
-        self.transport = WebTransport(options or Web(), clock=self.clock, store=self.store)
+        self.transport = WebTransport(options or Web(), clock=self.clock, zone=zone, store=self.store)
         choices = Choices(("claude", "demo"), "claude", ("shop", "docs"), "shop")
         self.transport.attach(self.views, self.hub, choices)
         self.inbox = FakeInbox(self.transport.decode)

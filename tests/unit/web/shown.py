@@ -135,7 +135,8 @@ class FakeViews:
                     view.run.error or view.run.answer[:80],
                 )  # fmt: skip
                 lists.get(state, lists["ended"]).append(row)
-        return Overview(tuple(lists["waiting"]), tuple(lists["running"]), tuple(lists["ended"][:recent]))
+        ended = tuple(lists["ended"][:recent])
+        return Overview(tuple(lists["waiting"]), tuple(lists["running"]), ended, "7.5 GB free · load 0.1 · claude")
 
     def page(self, run_id: int) -> Page | None:
         return next((page for page in self.pages if any(view.run.id == run_id for view in page.runs)), None)

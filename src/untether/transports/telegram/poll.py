@@ -8,6 +8,7 @@ each time. Every trouble is logged when it begins and when it is over, and can b
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import tzinfo
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import structlog
@@ -45,8 +46,9 @@ class Trouble(NamedTuple):
     since: float
     detail: str
 
-    def sentence(self, now: float) -> str:
-        since = words.clock_time(self.since, None, now)
+    def sentence(self, now: float, zone: tzinfo | None = None) -> str:
+        """With its time in `zone`; None: this machine's."""
+        since = words.clock_time(self.since, zone, now)
         match self.problem:
             case "unreachable":
                 return f"Telegram cannot be reached since {since} ({self.detail})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random as random_module
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import tzinfo
 from functools import partial
 from typing import Final, TypeVar
 
@@ -47,6 +48,7 @@ class TelegramTransport:
         settings: Telegram,
         *,
         clock: Clock,
+        zone: tzinfo | None = None,
         project_chats: Iterable[int] = (),
         commands: Sequence[tuple[str, str]] = (),
         group_chat_rps: float = 0.3333,
@@ -54,6 +56,7 @@ class TelegramTransport:
     ) -> None:
         self.api = BotApi(settings.bot_token.get_secret_value(), settings.api_base_url)
         self._clock = clock
+        self._zone = zone
         self._users = None if settings.allow_any_user else {str(user) for user in settings.allowed_user_ids}
         self._chats = {str(chat) for chat in (settings.chat_id, *project_chats)}
         self._commands = commands
@@ -198,9 +201,9 @@ class TelegramTransport:
 
     def health(self) -> str:
         now = self._clock.now()
-        sentences = [self._poller.trouble.sentence(now)] if self._poller.trouble else []
+        sentences = [self._poller.trouble.sentence(now, self._zone)] if self._poller.trouble else []
         sentences += (
-            f"Telegram asked to pause chat {chat} until {words.clock_time(until, None, now)}"
+            f"Telegram asked to pause chat {chat} until {words.clock_time(until, self._zone, now)}"
             for chat, until in self._lanes.paused().items()
         )
         return "; ".join(sentences)

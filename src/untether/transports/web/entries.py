@@ -6,6 +6,7 @@ These records are what the templates walk through. Text in them is literal; what
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import tzinfo
 from typing import NamedTuple
 
 from ...conversation import cards
@@ -120,8 +121,10 @@ def split_sign(line: str) -> Said:
 # --------------------------------------------------------------------------------------------------------- a run
 
 
-def run_entry(view: RunView, page: Page, now: float, html: Html, *, whole: bool = False) -> RunEntry:
-    """`html` renders blocks. With `whole` no step is left out."""
+def run_entry(
+    view: RunView, page: Page, now: float, html: Html, *, whole: bool = False, zone: tzinfo | None = None
+) -> RunEntry:
+    """`html` renders blocks. With `whole` no step is left out. Clock times are in `zone` (None: this machine's)."""
     run = view.run
     running = run.state == "running"
     asked_open = [pending for pending in view.asked if pending.state == "open" and (running or view.alive)]
@@ -130,7 +133,7 @@ def run_entry(view: RunView, page: Page, now: float, html: Html, *, whole: bool 
     timed.sort(key=lambda item: item[0])
     dropped = 0 if whole else max(0, len(timed) - (_MOST_LIVE if running else _MOST))
     steps = _Steps(view, now)
-    entries = [_closed(it, html) if isinstance(it, Pending) else steps.entry(it) for _, it in timed[dropped:]]
+    entries = [_closed(it, html, zone) if isinstance(it, Pending) else steps.entry(it) for _, it in timed[dropped:]]
     split = max(0, len(entries) - _RECENT) if running else len(entries)
     status = waiting = None
     if running:
@@ -138,7 +141,8 @@ def run_entry(view: RunView, page: Page, now: float, html: Html, *, whole: bool 
         status = split_sign(
             f"{sign} {cards.header(engine_label(page.thread.engine, page.cannot_ask), page.where, view.tracker, now)}"
         )
-        line = "■ stopping…" if view.stopping else wait_text(view.tracker, view.waits, now)
+        warning = f"· {view.tracker.warning}" if view.tracker.warning else ""
+        line = "■ stopping…" if view.stopping else wait_text(view.tracker, view.waits, now, view.pulse, zone) or warning
         waiting = split_sign(line) if line else None
     return RunEntry(
         id=run.id,
@@ -262,11 +266,11 @@ def _open(pending: Pending, html: Html) -> AskedEntry:
     return AskedEntry(f"ask-{pending.key}", pending.key, said, _pieces(pending, html), clean_text(asked.note), by, "")
 
 
-def _closed(pending: Pending, html: Html) -> AskedEntry:
+def _closed(pending: Pending, html: Html, zone: tzinfo | None) -> AskedEntry:
     if pending.state == "open":
         said = split_sign("■ The agent that asked has ended")
     else:
-        line = cards.outcome(pending, pending.decided_by, pending.decided or pending.opened).blocks[0]
+        line = cards.outcome(pending, pending.decided_by, pending.decided or pending.opened, zone=zone).blocks[0]
         said = split_sign(line.text if isinstance(line, Line) else "")
     reason = pending.decision.reason if isinstance(pending.decision, Deny) else ""
     return AskedEntry(f"ask-{pending.key}", pending.key, said, _pieces(pending, html), "", "", clean_text(reason))

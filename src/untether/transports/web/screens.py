@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
-from datetime import datetime
+from datetime import datetime, tzinfo
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -96,8 +96,10 @@ class Static(NamedTuple):
 class Screens:
     """Renders pages; keeps compiled templates, static files, and the HTML of what does not change any more."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, zone: tzinfo | None = None) -> None:
+        """Clock times are shown in `zone`; None: this machine's."""
         self._clock = clock
+        self._zone = zone
         self.static = _static_files()
         self._html = lru_cache(maxsize=_RENDERED)(_markup)
         self._plain = lru_cache(maxsize=_RENDERED)(_without_markup)
@@ -145,14 +147,15 @@ class Screens:
         """One run. An ended one stays as it is, so it is rendered once: a page is looked at again at every change."""
         run, now = view.run, self._clock.now()
         if run.state == "running":
-            entry = run_entry(view, page, now, self._html, whole=whole)
+            entry = run_entry(view, page, now, self._html, whole=whole, zone=self._zone)
             return Section(run.id, run.state, self._entry(entry), entry, view.message is not None)
         asked = tuple((pending.key, pending.state) for pending in view.asked)
-        today = datetime.fromtimestamp(now).date()  # times of other days are shown with their date
+        today = datetime.fromtimestamp(now, self._zone).date()  # times of other days are shown with their date
         key = (run.id, run.state, run.ended, run.answer, view.tracker.version, asked, today, whole)
         html = self._ended.get(key)
         if html is None:
-            html = self._ended[key] = self._entry(run_entry(view, page, now, self._html, whole=whole))
+            entry = run_entry(view, page, now, self._html, whole=whole, zone=self._zone)
+            html = self._ended[key] = self._entry(entry)
             if len(self._ended) > _RENDERED:
                 self._ended.popitem(last=False)
         self._ended.move_to_end(key)
@@ -208,7 +211,7 @@ class Screens:
         )
 
     def _clock_time(self, at: float) -> str:
-        return words.clock_time(at, None, self._clock.now())
+        return words.clock_time(at, self._zone, self._clock.now())
 
     def _static_link(self, name: str) -> str:
         return f"/static/{name}?v={self.static[name].tag}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import socket
 from collections.abc import Callable
+from datetime import tzinfo
 from typing import Final
 
 import anyio
@@ -49,11 +50,13 @@ class WebTransport:
         options: Web,
         *,
         clock: Clock,
+        zone: tzinfo | None = None,
         store: SessionStore | None = None,
         random_token: Callable[[], str] = random_token,
         random_code: Callable[[], str] = random_code,
     ) -> None:
         self._options = options
+        self._zone = zone
         self._clock = clock
         self._pairing = Pairing(clock, random_code)
         self._sessions = Sessions(store or MemoryStore(), clock, random_token)
@@ -113,7 +116,7 @@ class WebTransport:
             sessions=self._sessions,
             notices=self._notices,
             toasts=self._toasts,
-            screens=Screens(self._clock),
+            screens=Screens(self._clock, self._zone),
             new_key=_key,
             stopping=stopping,
             started=_key(),
