@@ -30,6 +30,7 @@ from ..process.environment import agent_environment
 from ..process.host import Host
 from ..process.hosts import Children, Keepers
 from ..runner import Runner
+from ..sd_notify import Notifier
 from ..settings import ConfigError, Settings, load
 from ..store import kv
 from ..store.database import Database, StoreError
@@ -54,6 +55,7 @@ _FLUSH_S = 5.0
 def run(debug: bool = False) -> None:
     """Start the bridge in the foreground. Ctrl-C or SIGTERM stops it; what runs goes on, and is taken up again."""
     environment = dict(os.environ)
+    notifier = Notifier.from_environment(os.environ)  # first of all: what is started from here on has none of it
     with told(ConfigError, code=2):
         settings = load()
         logs.set_up(settings.secrets, level=logging.DEBUG if debug else logging.INFO)
@@ -66,12 +68,13 @@ def run(debug: bool = False) -> None:
     try:
         with told(StoreError):
             db = Database(settings.state_dir / "untether.db", migrations=load_migrations())
-        again = anyio.run(Bridge(settings, engines, db, lock).run)
+        again = anyio.run(Bridge(settings, engines, db, lock, notifier).run)
     finally:
         lock.release()
     if again:
         # The same process with new code: whoever started it, a service manager too, sees it go on.
-        os.execve(sys.executable, [sys.executable, "-m", "untether", *sys.argv[1:]], environment)
+        safe = ["-P"] if sys.flags.safe_path else []
+        os.execve(sys.executable, [sys.executable, *safe, "-m", "untether", *sys.argv[1:]], environment)
 
 
 def _locked(folder: Path) -> StateLock:
@@ -99,6 +102,7 @@ class Bridge:
     engines: Engines
     db: Database
     lock: StateLock
+    notifier: Notifier
 
     async def run(self) -> bool:
         """Serve until a signal; then stop receiving, let what is ready leave, and end. True: it is to start again."""
@@ -122,6 +126,7 @@ class Bridge:
                 )
                 receiving = anyio.CancelScope()
                 tasks.start_soon(_receive, transports, office, receiving)
+                tasks.start_soon(self._tell_manager, clock, office, telegram)
                 async for number in _signals():
                     if number == signal.SIGUSR1 and console is not None:
                         console.new_code()
@@ -131,6 +136,8 @@ class Bridge:
                         break  # asked twice: now
                     again = number == signal.SIGUSR2
                     log.info("bridge.stopping", signal=signal.Signals(number).name, again=again)
+                    if not again:  # else a service manager would wait for the end of this process
+                        self.notifier.stopping()
                     point("bridge.stopping")
                     receiving.cancel()
                     tasks.start_soon(_finish, services.outbox, tasks.cancel_scope)
@@ -142,6 +149,18 @@ class Bridge:
                 await self.db.close()
         log.info("bridge.stopped")
         return again
+
+    async def _tell_manager(self, clock: Clock, office: Office, telegram: TelegramTransport | None) -> None:
+        """Tell the service manager that all is up, and from then on that it is still."""
+        await office.started.wait()
+        if telegram is not None:
+            await telegram.under_way()
+
+        def status() -> str:
+            return (telegram.health() if telegram is not None else "") or "Serving"
+
+        self.notifier.ready(status())
+        await self.notifier.keep_alive(clock, status)
 
     # ------------------------------------------------------------------------------------------------- wiring
 
