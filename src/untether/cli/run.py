@@ -36,6 +36,7 @@ from ..store import kv
 from ..store.database import Database, StoreError
 from ..store.lock import AlreadyRunning, StateLock
 from ..store.migrate import load_migrations
+from ..store.retention import DAY_S, Policy, Retention
 from ..transport import ChatRef, Transport
 from ..transports.telegram.transport import TelegramTransport
 from ..transports.web.screens import Choices
@@ -126,6 +127,7 @@ class Bridge:
                 )
                 receiving = anyio.CancelScope()
                 tasks.start_soon(_receive, transports, office, receiving)
+                tasks.start_soon(self._retention(clock).run)
                 tasks.start_soon(self._tell_manager, clock, office, telegram)
                 async for number in _signals():
                     if number == signal.SIGUSR1 and console is not None:
@@ -230,6 +232,16 @@ class Bridge:
             join_s=telegram.forward_coalesce_s if telegram else 1.0,
             max_line_bytes=settings.watchdog.max_line_bytes,
         )
+
+    def _retention(self, clock: Clock) -> Retention:
+        kept = self.settings.retention
+        policy = Policy(
+            journals=kept.journal_days * DAY_S,
+            journal_bytes=kept.journal_max_bytes,
+            messages=kept.message_days * DAY_S,
+            runs=kept.run_days * DAY_S,
+        )
+        return Retention(self.db, self.settings.state_dir / "processes", policy, clock)
 
     def _environment(self) -> Callable[[Runner, str], dict[str, str]]:
         security = self.settings.security

@@ -299,7 +299,7 @@ def logs(found: Service, lines: int, follow: bool) -> None:
 @service.command()
 @click.pass_obj
 def uninstall(found: Service) -> None:
-    """Stop the service and remove it. Agents at work go on, and nothing else is removed."""
+    """Stop the service and remove it; nothing else is removed."""
     with told(ServiceError, OSError):
         found.uninstall()
 

@@ -19,6 +19,7 @@ from .model import (
     Plugins,
     Progress,
     Project,
+    Retention,
     Root,
     Security,
     Telegram,
@@ -113,6 +114,10 @@ class Settings:
     @property
     def watchdog(self) -> Watchdog:
         return self.values.watchdog
+
+    @property
+    def retention(self) -> Retention:
+        return self.values.retention
 
     @property
     def security(self) -> Security:

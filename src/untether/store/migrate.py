@@ -318,6 +318,7 @@ def _copy(connection: sqlite3.Connection, target: Path) -> None:
     try:
         with closing(connect(part)) as copy:
             connection.backup(copy)
+            copy.execute("PRAGMA journal_mode=DELETE")  # else who only looks at it leaves files beside it
         part.replace(target)
     except BaseException:
         part.unlink(missing_ok=True)
