@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import click
 import structlog
 
@@ -29,6 +30,7 @@ from ..faults import point
 from ..process.environment import agent_environment
 from ..process.host import Host
 from ..process.hosts import Children, Keepers
+from ..process.scope import keeper_prefix
 from ..runner import Runner
 from ..sd_notify import Notifier
 from ..settings import ConfigError, Settings, load
@@ -212,7 +214,9 @@ class Bridge:
         if not hasattr(socket, "AF_UNIX"):
             return Children(folder, clock=clock, line_limit=limit)
         epoch = await self.db.write(lambda conn: kv.count(conn, "epoch"))
-        return Keepers(folder, epoch=epoch, line_limit=limit)
+        prefix = partial(keeper_prefix, os.environ)
+        await anyio.to_thread.run_sync(prefix, "")  # the probe, which a spawn is not to wait for
+        return Keepers(folder, epoch=epoch, line_limit=limit, prefix=prefix)
 
     def _options(self) -> Options:
         settings = self.settings

@@ -269,7 +269,7 @@ async def test_a_decision_that_was_shown_is_not_shown_again(world: World) -> Non
     await world.db.write(job)
     await world.retention.prune()
     assert world.one("SELECT COUNT(*) FROM deliveries WHERE interaction = 'key' AND card IS NOT NULL") == 0
-    assert world.db.read(interactions.decided_unshown) == []
+    assert world.db.read(partial(interactions.decided_unshown, process_id=process_id)) == []
 
 
 async def test_a_group_that_still_goes_on_is_whole(world: World) -> None:
