@@ -131,12 +131,19 @@ class Retention:
 
     async def _delete_inputs(self, before: float) -> int:
         """The inputs of processes whose journal is gone: without the output they tell nothing. How many."""
-        rows = 0
-        for process_id in await self._db.read_in_thread(partial(_with_inputs, before=before)):
-            if (self._folder / process_id).exists():
+        there = {folder.name for folder in self._folder.iterdir()} if self._folder.is_dir() else set()
+        rows, batch = 0, list[str]()
+        counts = await self._db.read_in_thread(partial(_with_inputs, before=before))
+        for process_id, count in counts.items():
+            if process_id in there:
                 continue
-            while count := await self._db.write(partial(_delete_some_inputs, process_id=process_id)):
-                rows += count
+            rows += count
+            batch.append(process_id)
+            if sum(map(counts.__getitem__, batch)) >= _BATCH:
+                await self._db.write(partial(_apply, change=_drop_inputs, ids=batch))
+                batch = []
+        if batch:
+            await self._db.write(partial(_apply, change=_drop_inputs, ids=batch))
         return rows
 
     # ------------------------------------------------------------------------------------------------------ rows
@@ -170,13 +177,14 @@ def _ended(conn: sqlite3.Connection, ids: Sequence[str]) -> tuple[dict[str, _End
     return {row[0]: _Ended(row[1], bool(row[2])) for row in rows}, known
 
 
-def _with_inputs(conn: sqlite3.Connection, before: float) -> list[str]:
+def _with_inputs(conn: sqlite3.Connection, before: float) -> dict[str, int]:
+    """How many inputs there are of each process with which everything is over."""
     rows = conn.execute(
-        f"SELECT p.id FROM processes p WHERE p.ended < ? AND {_FINISHED}"
-        " AND EXISTS (SELECT 1 FROM inputs WHERE process_id = p.id)",
+        "SELECT n.process_id, n.count FROM (SELECT process_id, COUNT(*) AS count FROM inputs GROUP BY process_id) n"
+        f" JOIN processes p ON p.id = n.process_id WHERE p.ended < ? AND {_FINISHED}",
         (before,),
     )
-    return [row[0] for row in rows]
+    return {row[0]: row[1] for row in rows}
 
 
 def _old_updates(conn: sqlite3.Connection, before: float) -> list[int]:
@@ -206,8 +214,8 @@ def _old_cards(conn: sqlite3.Connection, before: float) -> list[int]:
         conn,
         "SELECT d.id FROM deliveries d WHERE d.card IS NOT NULL AND d.state IN ('sent', 'failed', 'unknown')"
         " AND d.created < ?"
-        " AND NOT EXISTS (SELECT 1 FROM deliveries g WHERE g.state IN ('pending', 'sending')"
-        " AND g.transport = d.transport AND g.chat = d.chat AND (g.grp = d.grp OR g.target = d.id))"
+        " AND d.grp NOT IN (SELECT grp FROM deliveries WHERE state IN ('pending', 'sending'))"
+        " AND d.id NOT IN (SELECT target FROM deliveries WHERE state IN ('pending', 'sending') AND target IS NOT NULL)"
         " AND NOT EXISTS (SELECT 1 FROM interactions i WHERE i.key = d.interaction AND i.state = 'open')"
         " AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = d.run_id AND r.state NOT IN ('done', 'stopped')"
         f" AND r.id = {_LAST}) ORDER BY d.id",
@@ -241,16 +249,14 @@ def _found(conn: sqlite3.Connection, query: str, before: float) -> list[int]:
 # ------------------------------------------------------------------------------------------------------- the changes
 
 
-def _apply(conn: sqlite3.Connection, change: Callable[[sqlite3.Connection, str], None], ids: Sequence[int]) -> None:
+def _apply(
+    conn: sqlite3.Connection, change: Callable[[sqlite3.Connection, str], None], ids: Sequence[int] | Sequence[str]
+) -> None:
     change(conn, msgspec.json.encode(ids).decode())
 
 
-def _delete_some_inputs(conn: sqlite3.Connection, process_id: str) -> int:
-    return conn.execute(
-        "DELETE FROM inputs WHERE process_id = ? AND ordinal IN"
-        " (SELECT ordinal FROM inputs WHERE process_id = ? ORDER BY ordinal LIMIT ?)",
-        (process_id, process_id, _BATCH),
-    ).rowcount
+def _drop_inputs(conn: sqlite3.Connection, ids: str) -> None:
+    conn.execute(f"DELETE FROM inputs WHERE process_id IN {_IDS}", (ids,))
 
 
 def _delete_updates(conn: sqlite3.Connection, ids: str) -> None:
