@@ -70,6 +70,18 @@ def test_ready_then_alive_then_stopping(tmp_path: Path, told: Told) -> None:
     assert told.lines().count("READY=1") == 1
 
 
+def test_a_restart_from_the_chat_is_no_end_for_the_manager(tmp_path: Path, told: Told) -> None:
+    with as_service(bridge_in(tmp_path, ANY_PORT), told) as bridge:
+        bridge.wait_until(lambda: "WATCHDOG=1" in told.lines(), "a sign of life")
+        assert bridge.process is not None
+        bridge.process.send_signal(signal.SIGUSR2)
+        bridge.wait_until(lambda: told.lines().count("READY=1") == 2, "READY again")
+        count = len(told.lines())
+        bridge.wait_until(lambda: "WATCHDOG=1" in told.lines()[count:], "a sign of life")
+        assert "STOPPING=1" not in told.lines()
+        assert bridge.stop() == 0
+
+
 def test_a_bridge_that_hangs_gives_no_sign_of_life(tmp_path: Path, told: Told) -> None:
     with as_service(bridge_in(tmp_path, ANY_PORT), told) as bridge:
         bridge.wait_until(lambda: "WATCHDOG=1" in told.lines(), "a sign of life")
