@@ -34,10 +34,20 @@ SECTIONS: Mapping[str, tuple[type[BaseModel], tuple[str, ...]]] = {
     "`[projects.NAME]`": (model.Project, ("projects", "NAME")),
     "`[progress]`": (model.Progress, ("progress",)),
     "`[watchdog]`": (model.Watchdog, ("watchdog",)),
+    "`[retention]`": (model.Retention, ("retention",)),
     "`[security]`": (model.Security, ("security",)),
     "`[plugins]`": (model.Plugins, ("plugins",)),
 }
-TABLES = {"transports", "engines", "projects", "progress", "watchdog", "security", "plugins"}  # sections of their own
+TABLES = {
+    "transports",
+    "engines",
+    "projects",
+    "progress",
+    "watchdog",
+    "retention",
+    "security",
+    "plugins",
+}  # sections of their own
 
 
 def without_code(text: str) -> str:

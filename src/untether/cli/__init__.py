@@ -15,6 +15,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "pair": ("pair", "pair", "Connect a Telegram bot and a chat."),
     "chat-id": ("pair", "chat_id", "Print the ids of chats and people that write to the bot."),
     "config": ("config", "config", "Show and change the settings."),
+    "service": ("service", "service", "Run it as a service: install, status, logs, uninstall."),
+    "db": ("db", "db", "Back up the database, or check it."),
     "doctor": ("doctor", "doctor", "Check everything, and say what to do."),
     "replay": ("replay", "replay", "Print what happened in a run, or what an engine makes of a recording."),
     "plugins": ("plugins", "plugins", "List the engines that are installed."),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import platform
+import shutil
 import socket
 import sqlite3
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
 import anyio
@@ -16,8 +17,14 @@ import click
 
 from ..conversation.engines import Engine
 from ..settings import ConfigError, Settings, load
-from ..store.migrate import integrity_check
+from ..store.journals import size_of
+from ..store.migrate import StoreError, integrity_check, load_migrations, newer_schema
+from ..text import words
 from . import engines, logs
+from .machine import Machine
+
+_DISK_GOOD = 1024**3  # bytes
+_DISK_NEEDED = 256 * 1024**2  # below it a keeper stops reading (`KeeperLimits.floor`)
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,9 @@ async def _findings() -> AsyncIterator[Finding]:
     where = str(settings.path) if settings.exists else f"embedded defaults (no file at {settings.path})"
     yield Finding(True, f"Settings: {where}")
     yield _store(settings)
+    yield _space(settings)
+    for finding in stays(Machine(sys.platform, os.environ)):
+        yield finding
     try:
         found, errors = engines.build(settings, os.environ)
     except ConfigError as error:
@@ -87,9 +97,43 @@ def _store(settings: Settings) -> Finding:
         folder = next(parent for parent in file.parents if parent.exists())
         writable = os.access(folder, os.W_OK)
         return Finding(writable, f"{name} (not made yet)", f"{folder} cannot be written to.")
-    problems = integrity_check(file)
+    try:
+        problems = integrity_check(file)
+        newer = None if problems else newer_schema(file, load_migrations())
+    except StoreError as error:
+        return Finding(False, name, str(error))
+    if newer is not None:
+        return Finding(False, name, str(newer))
     todo = "Move the file away to start anew, or put a copy (untether.db.before-…) in its place if there is one."
     return Finding(not problems, name, f"{problems[0]}. {todo}" if problems else "")
+
+
+def _space(settings: Settings) -> Finding:
+    folder = settings.state_dir
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(there).free
+    name = f"State: {words.size(size_of(folder))} in {folder}, {words.size(free)} free on its disk"
+    todo = f"Free some space: below {words.size(_DISK_NEEDED)} agents wait, and nothing new is taken up."
+    return Finding(free >= _DISK_GOOD, name, todo, needed=free < _DISK_NEEDED)
+
+
+def stays(machine: Machine) -> Iterator[Finding]:
+    """Whether runs go on when the bridge is restarted, or the person logs out."""
+    if kind := machine.container():
+        todo = "An agent at work when it stops is cut; the chat tells which, with Resume."
+        yield Finding(False, f"Container ({kind}): runs end with it", todo, needed=False)
+        return
+    if machine.platform != "linux" or not machine.booted_with_systemd():
+        return
+    if machine.lingers():
+        yield Finding(True, f"Linger: what runs as a service of {machine.user} stays after the log-out")
+    else:
+        todo = f"So that a service and its runs stay: loginctl enable-linger {machine.user}"
+        yield Finding(False, "Linger is off: services end when you log out", todo, needed=False)
+    if machine.kills_user_processes():
+        todo = "untether service install makes it a service; with linger that stays."
+        what = "KillUserProcesses is on (logind.conf): what was started in a terminal ends when you log out"
+        yield Finding(False, what, todo, needed=False)
 
 
 async def _engine(engine: Engine, *, needed: bool) -> Finding:

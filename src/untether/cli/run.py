@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import click
 import structlog
 
@@ -30,12 +31,15 @@ from ..process.environment import agent_environment
 from ..process.guard import RoomLimits
 from ..process.host import Host
 from ..process.hosts import Children, Keepers
+from ..process.scope import keeper_prefix
 from ..runner import Runner
+from ..sd_notify import Notifier
 from ..settings import ConfigError, Settings, load
 from ..store import kv
 from ..store.database import Database, StoreError
 from ..store.lock import AlreadyRunning, StateLock
 from ..store.migrate import load_migrations
+from ..store.retention import DAY_S, Policy, Retention
 from ..transport import ChatRef, Transport
 from ..transports.telegram.transport import TelegramTransport
 from ..transports.web.screens import Choices
@@ -55,6 +59,7 @@ _FLUSH_S = 5.0
 def run(debug: bool = False) -> None:
     """Start the bridge in the foreground. Ctrl-C or SIGTERM stops it; what runs goes on, and is taken up again."""
     environment = dict(os.environ)
+    notifier = Notifier.from_environment(os.environ)  # first of all: what is started from here on has none of it
     with told(ConfigError, code=2):
         settings = load()
         logs.set_up(settings.secrets, level=logging.DEBUG if debug else logging.INFO)
@@ -67,12 +72,13 @@ def run(debug: bool = False) -> None:
     try:
         with told(StoreError):
             db = Database(settings.state_dir / "untether.db", migrations=load_migrations())
-        again = anyio.run(Bridge(settings, engines, db, lock).run)
+        again = anyio.run(Bridge(settings, engines, db, lock, notifier).run)
     finally:
         lock.release()
     if again:
         # The same process with new code: whoever started it, a service manager too, sees it go on.
-        os.execve(sys.executable, [sys.executable, "-m", "untether", *sys.argv[1:]], environment)
+        safe = ["-P"] if sys.flags.safe_path else []
+        os.execve(sys.executable, [sys.executable, *safe, "-m", "untether", *sys.argv[1:]], environment)
 
 
 def _locked(folder: Path) -> StateLock:
@@ -100,6 +106,7 @@ class Bridge:
     engines: Engines
     db: Database
     lock: StateLock
+    notifier: Notifier
 
     async def run(self) -> bool:
         """Serve until a signal; then stop receiving, let what is ready leave, and end. True: it is to start again."""
@@ -123,6 +130,8 @@ class Bridge:
                 )
                 receiving = anyio.CancelScope()
                 tasks.start_soon(_receive, transports, office, receiving)
+                tasks.start_soon(self._retention(clock).run)
+                tasks.start_soon(self._tell_manager, clock, office, telegram)
                 async for number in _signals():
                     if number == signal.SIGUSR1 and console is not None:
                         console.new_code()
@@ -132,6 +141,8 @@ class Bridge:
                         break  # asked twice: now
                     again = number == signal.SIGUSR2
                     log.info("bridge.stopping", signal=signal.Signals(number).name, again=again)
+                    if not again:  # else a service manager would wait for the end of this process
+                        self.notifier.stopping()
                     point("bridge.stopping")
                     receiving.cancel()
                     tasks.start_soon(_finish, services.outbox, tasks.cancel_scope)
@@ -143,6 +154,18 @@ class Bridge:
                 await self.db.close()
         log.info("bridge.stopped")
         return again
+
+    async def _tell_manager(self, clock: Clock, office: Office, telegram: TelegramTransport | None) -> None:
+        """Tell the service manager that all is up, and from then on that it is still."""
+        await office.started.wait()
+        if telegram is not None:
+            await telegram.under_way()
+
+        def status() -> str:
+            return (telegram.health() if telegram is not None else "") or "Serving"
+
+        self.notifier.ready(status())
+        await self.notifier.keep_alive(clock, status)
 
     # ------------------------------------------------------------------------------------------------- wiring
 
@@ -193,7 +216,9 @@ class Bridge:
         if not hasattr(socket, "AF_UNIX"):
             return Children(folder, clock=clock, line_limit=limit)
         epoch = await self.db.write(lambda conn: kv.count(conn, "epoch"))
-        return Keepers(folder, epoch=epoch, line_limit=limit)
+        prefix = partial(keeper_prefix, os.environ)
+        await anyio.to_thread.run_sync(prefix, "")  # the probe, which a spawn is not to wait for
+        return Keepers(folder, epoch=epoch, line_limit=limit, prefix=prefix)
 
     def _options(self) -> Options:
         settings = self.settings
@@ -225,6 +250,16 @@ class Bridge:
             ),
             zone=settings.zone,
         )
+
+    def _retention(self, clock: Clock) -> Retention:
+        kept = self.settings.retention
+        policy = Policy(
+            journals=kept.journal_days * DAY_S,
+            journal_bytes=kept.journal_max_bytes,
+            messages=kept.message_days * DAY_S,
+            runs=kept.run_days * DAY_S,
+        )
+        return Retention(self.db, self.settings.state_dir / "processes", policy, clock)
 
     def _environment(self) -> Callable[[Runner, str], dict[str, str]]:
         security = self.settings.security

@@ -16,6 +16,7 @@ from .views import Views
 class Office:
     def __init__(self, services: Services) -> None:
         self.services = services
+        self.started = anyio.Event()
         self.scheduler = Scheduler(services)
         self.desk = Desk(services, self.scheduler)
         commands = Commands(services, self.scheduler, self.desk)
@@ -38,3 +39,4 @@ class Office:
             tasks.start_soon(self.services.outbox.run)
             await tasks.start(self.scheduler.run)
             tasks.start_soon(self.inbox.run)
+            self.started.set()

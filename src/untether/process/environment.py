@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 import structlog
 
 from ..model import Record
+from ..sd_notify import is_managers
 
 log = structlog.get_logger(__name__)
 
@@ -95,16 +96,9 @@ CLAUDE_NAMES = Names(
     never=_exact("CLAUDE_CODE_ENTRYPOINT CLAUDE_CODE_SSE_PORT CLAUDE_CODE_MESSAGING_SOCKET"),
 )
 
-# Not even when asked for. The bridge's own variables hold its settings, with the secrets among them
-# (UNTETHER__TRANSPORTS__…); those of a service manager would let an agent speak for the service.
-_FORBIDDEN = Names(
-    exact=_exact(
-        "NOTIFY_SOCKET INVOCATION_ID JOURNAL_STREAM MAINPID MANAGERPID SYSTEMD_EXEC_PID CREDENTIALS_DIRECTORY",
-        "RUNTIME_DIRECTORY STATE_DIRECTORY CACHE_DIRECTORY LOGS_DIRECTORY CONFIGURATION_DIRECTORY",
-        "XPC_SERVICE_NAME XPC_FLAGS",
-    ),
-    prefixes=("UNTETHER_", "LISTEN_", "WATCHDOG_", "FDSTORE", "MEMORY_PRESSURE_", "SUPERVISOR_"),
-)
+# Not even when asked for: the bridge's own variables hold its settings, with the secrets among them
+# (UNTETHER__TRANSPORTS__…), and those of a service manager would let an agent speak for the service.
+_OURS = "UNTETHER_"
 
 
 def agent_environment(
@@ -133,7 +127,7 @@ def agent_environment(
     telling = [secret for secret in secrets if len(secret) >= _SHORTEST_SECRET]
     kept = {}
     for name, value in passed.items():
-        if name in _FORBIDDEN or any(secret in value for secret in telling):
+        if name.startswith(_OURS) or is_managers(name) or any(secret in value for secret in telling):
             log.warning("environment.dropped", name=name)
         else:
             kept[name] = value

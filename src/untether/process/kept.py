@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import struct
+import subprocess
 import sys
 import tempfile
 from collections import deque
@@ -539,24 +540,35 @@ async def _start_keeper(
         "retention": limits.retention,
         "retry": limits.retry,
     }
-    command = [*prefix, *KEEPER_COMMAND]
+
+    def start() -> subprocess.CompletedProcess[bytes]:
+        # What it says ends when it knows how the start went: then it closes the pipes and goes on by itself.
+        command = [*prefix, *KEEPER_COMMAND]
+        words = json.dumps(plan).encode()
+        return subprocess.run(
+            command, input=words, capture_output=True, cwd=folder, env=launch.env, timeout=_START, check=False
+        )
+
     try:
-        with anyio.fail_after(_START):
-            # What it says ends when it knows how the start went: then it closes the pipes and goes on by itself.
-            done = await anyio.run_process(
-                command, input=json.dumps(plan).encode(), cwd=folder, env=launch.env, check=False
-            )
-    except TimeoutError as error:
+        # In a thread, because what ends before it has read its plan breaks the pipe, and must still be heard.
+        done = await anyio.to_thread.run_sync(start)
+    except subprocess.TimeoutExpired as error:
+        if prefix:
+            log.warning("keeper.prefix_failed", command=prefix[0], stderr="it did not answer in time")
+            return await _start_keeper(launch, folder, ladder, limits, ())
         raise SpawnFailed("other", f"The keeper did not start within {_START:g} seconds.") from error
     except (OSError, ValueError) as error:
         raise SpawnFailed("other", f"The keeper could not be started: {error}.") from error
     match json.loads(done.stdout) if done.stdout else None:
         case {"agent": int()} | {"refused": "taken" | "used"}:
-            return
+            return None
         case {"refused": "journal", "reason": reason}:
             raise SpawnFailed("journal", f"{folder} cannot be written: {reason}.")
         case {"refused": _, "errno": number, "reason": reason}:
             raise spawn_failed(launch, OSError(number, reason))
+    if prefix:  # no keeper came to a word: what it was to be started through does not work (any more)
+        log.warning("keeper.prefix_failed", command=prefix[0], stderr=done.stderr[-200:].decode("utf-8", "replace"))
+        return await _start_keeper(launch, folder, ladder, limits, ())
     words = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
     raise SpawnFailed("other", f"The keeper could not be started: {words[-1]}.")
 

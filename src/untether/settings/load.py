@@ -21,6 +21,7 @@ from .model import (
     Plugins,
     Progress,
     Project,
+    Retention,
     Root,
     Security,
     Telegram,
@@ -120,6 +121,10 @@ class Settings:
     @property
     def watchdog(self) -> Watchdog:
         return self.values.watchdog
+
+    @property
+    def retention(self) -> Retention:
+        return self.values.retention
 
     @property
     def security(self) -> Security:

@@ -309,6 +309,17 @@ class Watchdog(Section):
         return value
 
 
+class Retention(Section):
+    journal_days: int = Field(default=30, ge=1, le=36500)
+    """What agents printed; that of a session's last run stays for `run_days`."""
+    journal_max_bytes: int = Field(default=5 * 1024 * MIB, ge=100 * MIB)
+    """All journals together; the oldest go first."""
+    message_days: int = Field(default=30, ge=2, le=36500)
+    """What came in and went out, as it was sent. Telegram may repeat an update for a day, so not less than two."""
+    run_days: int = Field(default=365, ge=1, le=36500)
+    """The texts of messages and answers; those of a session's last run stay."""
+
+
 class Security(Section):
     env_extra_allow: EnvNames = ()
     env_extra_prefix_allow: EnvNames = ()
@@ -347,6 +358,7 @@ class Root(BaseSettings):
     projects: dict[str, Project] = Field(default_factory=dict)
     progress: Progress = Field(default_factory=Progress)
     watchdog: Watchdog = Field(default_factory=Watchdog)
+    retention: Retention = Field(default_factory=Retention)
     security: Security = Field(default_factory=Security)
     plugins: Plugins = Field(default_factory=Plugins)
 

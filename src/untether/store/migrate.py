@@ -159,7 +159,7 @@ def open_migrated(path: Path, migrations: Sequence[Migration], *, busy_timeout: 
         try:
             version = _version(connection)
             if version > latest:
-                raise StoreError("newer", f"{path} has schema {version}, this version knows {latest}")
+                raise _newer(path, version, latest)
             _set_journal(connection)
             if 0 < version < latest:  # never build upon damage
                 _quick_check(connection, path)
@@ -229,6 +229,20 @@ def integrity_check(path: Path) -> list[str]:
         if error.kind != "corrupt":
             raise
         return [error.detail]
+
+
+def newer_schema(path: Path, migrations: Sequence[Migration]) -> StoreError | None:
+    """The error with which this version would refuse to open the file, when a newer version wrote it.
+
+    :raises StoreError: when the file cannot be read
+    """
+    with storage_errors(path), closing(connect(path, read_only=True)) as connection:
+        version = _version(connection)
+    return _newer(path, version, len(migrations)) if version > len(migrations) else None
+
+
+def _newer(path: Path, version: int, latest: int) -> StoreError:
+    return StoreError("newer", f"{path} has schema {version}, this version knows {latest}")
 
 
 def _version(connection: sqlite3.Connection) -> int:
@@ -304,6 +318,7 @@ def _copy(connection: sqlite3.Connection, target: Path) -> None:
     try:
         with closing(connect(part)) as copy:
             connection.backup(copy)
+            copy.execute("PRAGMA journal_mode=DELETE")  # else who only looks at it leaves files beside it
         part.replace(target)
     except BaseException:
         part.unlink(missing_ok=True)

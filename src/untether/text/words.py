@@ -76,6 +76,18 @@ def tokens(count: int) -> str:
     return f"{_rounded(count / 1_000_000, 1)} M"
 
 
+def size(count: int) -> str:
+    """Bytes as `850 B`, `61 kB`, `1.2 MB`, `34 GB`: thousands, as disks are sold."""
+    if count < 1000:
+        return f"{count} B"
+    value = float(count)
+    for unit in ("kB", "MB", "GB"):
+        value /= 1000
+        if value < 999.5:
+            return f"{_rounded(value, 1 if value < 9.95 and unit != 'kB' else 0)} {unit}"
+    return f"{_rounded(value / 1000, 1)} TB"
+
+
 def money(dollars: float) -> str:
     """`$0.42`; under a cent three decimals, `$0.004`; less than what they can show is `<$0.001`."""
     if 0 < dollars < 0.0005:

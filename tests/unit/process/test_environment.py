@@ -86,8 +86,13 @@ def test_what_works_in_a_terminal_passes(name: str) -> None:
             "INVOCATION_ID",
             "JOURNAL_STREAM",
             "WATCHDOG_USEC",
+            "WATCHDOG_PID",
             "MAINPID",
+            "MANAGERPID",
+            "MANAGERPIDFDID",
+            "SYSTEMD_EXEC_PID",
             "CREDENTIALS_DIRECTORY",
+            "XPC_SERVICE_NAME",
         ],
     ],
 )

@@ -160,6 +160,12 @@ async def test_a_keeper_may_be_started_through_another_command(folder: Path) -> 
         assert int(await first_line(process)) == os.nice(0) + 5
 
 
+@pytest.mark.parametrize("prefix", [("false",), ("sh", "-c", "echo no bus >&2; exit 1")])
+async def test_a_way_to_start_a_keeper_that_has_gone_costs_no_run(folder: Path, prefix: tuple[str, ...]) -> None:
+    async with spawned("say('up')", folder, prefix=prefix) as process:
+        assert await first_line(process) == b"up"
+
+
 async def test_a_place_is_written_once(folder: Path) -> None:
     async with spawned(ECHO, folder) as process:
         first, same = (process.write(Place(0, 1), b"one\n") for _ in range(2))

@@ -104,6 +104,12 @@ async def test_it_asks_for_all_that_is_unconfirmed_and_confirms_a_batch_with_the
     assert server.webhooks_deleted == 1
 
 
+async def test_it_tells_at_once_that_it_is_under_way_without_a_first_message() -> None:
+    _, poller, clock = make()
+    await poll(poller, Store(), clock, 0)
+    assert poller.under_way.is_set()
+
+
 async def test_nothing_is_confirmed_while_nothing_can_be_stored_and_the_chat_is_told_once() -> None:
     told: list[str] = []
     server, poller, clock = make([(8, b"8")], [(8, b"8")], [(8, b"8")], told=told)

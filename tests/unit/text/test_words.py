@@ -143,3 +143,22 @@ def test_paths_within_the_project_are_short(path: str, root: str, short: str) ->
 )
 def test_memory(size: int, text: str) -> None:
     assert words.memory(size) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1 kB"),
+        (61_400, "61 kB"),
+        (999_499, "999 kB"),
+        (999_500, "1.0 MB"),
+        (1_250_000, "1.3 MB"),
+        (268_435_456, "268 MB"),
+        (34_000_000_000, "34 GB"),
+        (1_500_000_000_000, "1.5 TB"),
+    ],
+)
+def test_sizes(count: int, text: str) -> None:
+    assert words.size(count) == text

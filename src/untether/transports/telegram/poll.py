@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from datetime import tzinfo
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
+import anyio
 import structlog
 
 from ...clock import Clock
@@ -88,6 +89,7 @@ class Poller:
         self._webhook_gone = False
         self._attempts = 0
         self.trouble: Trouble | None = None
+        self.under_way = anyio.Event()  # Telegram has answered once, or has been found not to
 
     async def run(self, inbox: Inbox) -> None:
         """Receive until cancelled."""
@@ -121,6 +123,7 @@ class Poller:
         if not self._webhook_gone:
             await self._api.delete_webhook()
             self._webhook_gone = True
+            self.under_way.set()
         asked = self._clock.monotonic()
         if asked - self._heard > _OFFSET_GOOD_FOR_S:
             self._offset = None
@@ -143,6 +146,7 @@ class Poller:
             self.trouble = trouble
             self._attempts = 0
             log.warning("telegram.trouble", problem=trouble.problem, meaning=trouble.sentence(trouble.since))
+        self.under_way.set()
         longest = _LONGEST_PAUSE_TOKEN_S if trouble.problem == "unauthorized" else _LONGEST_PAUSE_S
         pause = min(longest, 2.0 ** min(self._attempts, 30))
         self._attempts += 1

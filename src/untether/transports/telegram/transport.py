@@ -199,6 +199,10 @@ class TelegramTransport:
 
     # ---------------------------------------------------------------------------------------------- health
 
+    async def under_way(self) -> None:
+        """Return when receiving has begun: Telegram has answered once, or `health` says why it does not."""
+        await self._poller.under_way.wait()
+
     def health(self) -> str:
         now = self._clock.now()
         sentences = [self._poller.trouble.sentence(now, self._zone)] if self._poller.trouble else []
