@@ -13,13 +13,15 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from . import feed, latency, start
+from . import feed, keeper, latency, recovery, start
 from .figures import Figure, as_json, table
 
 MEASUREMENTS: Mapping[str, Callable[[], list[Figure]]] = {
     "feed": feed.conversation,
     "partials": feed.partials,
     "latency": latency.measure,
+    "keeper": keeper.measure,
+    "recovery": recovery.measure,
     "start": start.measure,
 }
 

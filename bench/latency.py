@@ -91,7 +91,7 @@ async def _measure(folder: Path, runs: int, asks: int, pause: float) -> People:
     ):
         people = People(tasks)
         host = Keepers(folder / "processes", epoch=1, limits=KeeperLimits(orphan=5.0, retention=5.0))
-        office = Office(_services(folder, db, people, ScriptedRunner(asks, pause), host))
+        office = Office(services(folder, db, people, ScriptedRunner(asks, pause), host))
         tasks.start_soon(office.run)
         async with anyio.create_task_group() as talks:
             for number in range(runs):
@@ -100,7 +100,7 @@ async def _measure(folder: Path, runs: int, asks: int, pause: float) -> People:
     return people
 
 
-def _services(folder: Path, db: Database, people: People, runner: Runner, host: Host) -> Services:
+def services(folder: Path, db: Database, people: People, runner: Runner, host: Host) -> Services:
     clock, hub, transports = SystemClock(), Hub(), {people.name: people}
 
     def build(config: object, path: Path) -> Runner:
