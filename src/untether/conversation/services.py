@@ -16,7 +16,7 @@ from ..clock import Clock
 from ..model import Record
 from ..process.host import Host
 from ..runner import Runner
-from ..store import runs, threads
+from ..store import moves, runs, threads
 from ..store.database import Database
 from ..store.threads import Thread
 from ..text.blocks import Code, Markdown
@@ -78,7 +78,11 @@ class Services:
 
     def project_of(self, chat: ChatRef, bound: str | None) -> str | None:
         """The project of a chat: the one bound to it, else the one whose configuration names it, else the default."""
-        return bound or self.project_chats.get(ChatRef(chat.transport, chat.chat)) or self.options.default_project
+        named = self.project_chats.get(ChatRef(chat.transport, chat.chat))
+        if bound is None and named is None:
+            for old in self.db.read(lambda conn: moves.former(conn, chat.transport, chat.chat)):
+                named = named or self.project_chats.get(ChatRef(chat.transport, old))
+        return bound or named or self.options.default_project
 
     async def persist(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """Write what has happened already and must not be refused; see `persistence.persist`."""
