@@ -632,11 +632,14 @@ async def test_a_group_that_was_upgraded_is_served_under_its_new_id(tg: FakeTele
         assert found is not None
         assert transport.may_act(found)
 
-        # What is still asked of the old chat goes to the new one; a message of before the move is out of reach.
+        # What is still asked of the old chat goes to the new one. A message of before the move may be edited, no more.
         await transport.send(old, Card((Line("answer"),)), Priority.ANSWER)
         assert (await tg.ctl.last(chat=new))["text"] == "answer"
+        now, before = ChatRef("telegram", str(new)), f"{group}/{shown}"
+        await transport.edit(now, before, Card((Line("✓ Approved"),)), Priority.NOTICE)
+        assert (await tg.ctl.message(chat=group, message_id=int(shown)))["text"] == "✓ Approved"
         with pytest.raises(SendFailed) as caught:
-            await transport.edit(ChatRef("telegram", str(new)), f"{group}/{shown}", Card((Line("✓"),)), Priority.NOTICE)
+            await transport.delete(now, before)
         assert caught.value.kind == "gone"
 
         # Replying to it in the new chat, as apps let one do, names it as it is called there.
@@ -648,7 +651,7 @@ async def test_a_group_that_was_upgraded_is_served_under_its_new_id(tg: FakeTele
         reply = transport.decode(update)
         assert isinstance(reply, MessageIn)
         assert reply.reply_to is not None
-        assert (reply.reply_to.message_id, reply.reply_to.ours) == (f"{group}/{shown}", False)
+        assert (reply.reply_to.message_id, reply.reply_to.ours) == (f"{group}/{shown}", True)
 
 
 async def test_a_group_that_was_upgraded_unseen_is_found_by_the_error(tg: FakeTelegram) -> None:

@@ -217,6 +217,18 @@ async def test_an_old_offset_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> No
     assert server.offsets[-1] is None
 
 
+async def test_the_points_at_which_a_crash_is_tested(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, poller, clock = make([(8, b"8")])
+    store, seen = Store(), list[tuple[str, int, list[int | None]]]()
+
+    def point(name: str) -> None:
+        seen.append((name, len(store.stored), list(server.offsets)))
+
+    monkeypatch.setattr(poll_module, "point", point)
+    await poll(poller, store, clock, 1)
+    assert seen == [("poll.received", 0, [None]), ("poll.stored", 1, [None])]
+
+
 async def test_after_trouble_a_short_poll_proves_that_it_is_over() -> None:
     _, poller, clock = make(DOWN)
     await poll(poller, Store(), clock, 0.5)
