@@ -234,6 +234,7 @@ async def test_what_is_kept_for_a_chat_goes_on_under_its_new_id(tmp_path: Path) 
             assert thread.chat == new
         assert w.db.read(lambda conn: threads.of_message(conn, new, "7")) is None  # ids begin anew there
         kept = w.db.read(lambda conn: threads.chat(conn, new))
+        assert thread is not None
         assert (kept.current, kept.project) == (thread.id, "shop")
         await w.chat.shown("-1002 instead of 1")
         assert len(w.chat.messages) == 2  # said once
@@ -247,7 +248,7 @@ async def test_an_outcome_becomes_a_message_when_its_request_is_gone_and_a_choic
         (request,) = await w.add("⏸ Run?", role="interaction")
         await w.outbox.message_id(request)
 
-        async def gone(*_: object) -> None:
+        async def gone(chat: ChatRef, message_id: str, card: Card, priority: int) -> None:
             raise SendFailed("gone", "message to edit not found")
 
         w.chat.edit = gone  # type: ignore[method-assign]
@@ -257,6 +258,7 @@ async def test_an_outcome_becomes_a_message_when_its_request_is_gone_and_a_choic
                 lambda conn, card=card: deliveries.add_edit(conn, request, card, 0.0, priority=Priority.NOTICE)  # type: ignore[misc]
             )
             w.outbox.kick()
+            assert edit is not None
             assert await w.outbox.message_id(edit) is None
         shown = await w.chat.shown("✓ Approved by Ann")
         assert shown.card.silent
