@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import signal
 import socket
 import sqlite3
@@ -199,7 +200,7 @@ class Bridge:
         settings = self.settings
         dated_after_s = settings.telegram.dated_after_s if settings.telegram else 3600.0
         files = settings.state_dir / "outbox"
-        return Outbox(self.db, transports, clock, hub, dated_after_s=dated_after_s, files=files)
+        return Outbox(self.db, transports, clock, hub, dated_after_s=dated_after_s, files=files, random=random.random)
 
     def _options(self) -> Options:
         settings = self.settings
