@@ -72,7 +72,10 @@ class TelegramTransport:
             self._note_move(old, new)
         self._lost_chats: dict[str, str] = {}  # those in which nothing arrives, and why
         self._lost_topics: set[tuple[str, str]] = set()
-        self._unsure = False  # a request left and no answer came: the network may swallow the next one as well
+        # A request may have left without an answer, perhaps that of a bridge that crashed: the network may swallow the
+        # next one as well, which may be the last try.
+        self._unsure = True
+        self._asking = anyio.Lock()
         self._poller = Poller(
             self.api,
             clock,
@@ -237,14 +240,16 @@ class TelegramTransport:
 
     async def _make_sure(self) -> None:
         """After a request without an answer: send only when the server answers. A send is repeated only once."""
-        if not self._unsure:
-            return
-        try:
-            self._lanes.note()
-            await self.api.get_me()
-        except ApiError as error:
-            raise SendFailed("later", error.detail, error.retry_after) from error
-        self._unsure = False
+        async with self._asking:  # one asks for all
+            if not self._unsure:
+                return
+            try:
+                self._lanes.note()
+                await self.api.get_me()
+            except ApiError as error:
+                pause = _TOKEN_PAUSE_S if error.kind == "unauthorized" else error.retry_after
+                raise SendFailed("later", error.detail, pause) from error
+            self._unsure = False
 
     async def edit(self, chat: ChatRef, message_id: str, card: Card, priority: int) -> None:
         chat, message_id = self._message(chat, message_id)
@@ -298,6 +303,7 @@ class TelegramTransport:
     async def _take_turn(self, chat: ChatRef, call: Callable[[], Awaitable[T]], priority: int) -> T:
         """Make a call in the lane of its chat. ApiErrors pass through."""
         result = await self._lanes.do(chat.chat, call, priority)
+        self._unsure = False
         self._lost_chats.pop(chat.chat, None)
         return result
 
