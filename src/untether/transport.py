@@ -77,6 +77,12 @@ class Inbox(Protocol):
     async def store(self, transport: str, updates: Sequence[tuple[str, bytes]]) -> None:
         """Commit raw updates as (key, bytes); known keys are ignored. Raises StoreError: then do not confirm."""
 
+    async def moved(self, transport: str, old: str, new: str) -> None:
+        """A chat got a new id: commit that all that is kept for it goes on there. Raises StoreError."""
+
+    async def tell(self, chat: ChatRef, *lines: str) -> None:
+        """Commit a notice of the transport's own, to be sent like any other. Raises StoreError."""
+
 
 # ---------------------------------------------------------------------------------------------------- what goes out
 
@@ -95,10 +101,12 @@ Rows: TypeAlias = tuple[tuple[Button, ...], ...]
 
 
 class FileOut(Record, frozen=True):
-    """A text file made from `text`, sent as a document."""
+    """A file to send as a document: made from `text`, or the copy at `path`, whose SHA-256 is `digest` (in hex)."""
 
     name: str
-    text: str
+    text: str = ""
+    path: str = ""
+    digest: str = ""
 
 
 class Card(Record, frozen=True):
@@ -121,16 +129,27 @@ class Card(Record, frozen=True):
 class SendFailed(Exception):
     """A card, edit or deletion did not get through.
 
-    kind: "refused" (it will never be accepted; `detail` says why), "gone" (chat or message no longer there, or the
-    bot is blocked), "later" (nothing was sent, try again after `retry_after` seconds), "unknown" (the request left and
-    the answer never came).
+    kind:
+        refused   it will never be accepted; `detail` says why
+        gone      the message is no longer there
+        no_chat   the chat is no longer there, or the bot may not write in it: nothing will arrive
+        moved     the chat has the id `moved_to` now; try again when that is noted
+        later     nothing was sent, try again after `retry_after` seconds
+        unknown   the request left and the answer never came
     """
 
-    def __init__(self, kind: Literal["refused", "gone", "later", "unknown"], detail: str, retry_after: float = 0.0):
+    def __init__(
+        self,
+        kind: Literal["refused", "gone", "no_chat", "moved", "later", "unknown"],
+        detail: str,
+        retry_after: float = 0.0,
+        moved_to: str = "",
+    ):
         super().__init__(detail)
         self.kind = kind
         self.detail = detail
         self.retry_after = retry_after
+        self.moved_to = moved_to
 
 
 class Priority:

@@ -12,16 +12,17 @@ from typing import Any
 import anyio
 import pytest
 from pydantic import SecretStr
+from structlog.testing import capture_logs
 
 from fake_telegram import FakeTelegram
 from tests.support.telegram import FastClock
-from untether.clock import SystemClock
+from untether.clock import ManualClock, SystemClock
 from untether.settings.model import Telegram
-from untether.store import updates
+from untether.store import outfiles, updates
 from untether.store.database import Database, StoreError
 from untether.store.migrate import load_migrations
 from untether.text.blocks import Code, Line, Markdown
-from untether.transport import Button, Card, ChatRef, FileIn, Inbox, MessageIn, Priority, SendFailed, TapIn
+from untether.transport import Button, Card, ChatRef, FileIn, FileOut, Inbox, MessageIn, Priority, SendFailed, TapIn
 from untether.transports.telegram.transport import TelegramTransport
 
 pytestmark = pytest.mark.anyio
@@ -37,7 +38,15 @@ class Memory:
         self.stored: list[tuple[str, bytes]] = []
         self.failing = False
         self.refused = 0
+        self.moves: list[tuple[str, str]] = []
+        self.told: list[tuple[str, str]] = []
         self._changed = anyio.Event()
+
+    async def moved(self, transport: str, old: str, new: str) -> None:
+        self.moves.append((old, new))
+
+    async def tell(self, chat: ChatRef, *lines: str) -> None:
+        self.told.append((chat.chat, lines[0]))
 
     async def store(self, transport: str, items: Sequence[tuple[str, bytes]]) -> None:
         if self.failing:
@@ -188,7 +197,7 @@ async def test_another_program_with_the_same_token_is_named(tg: FakeTelegram) ->
         await tg.ctl.wait_call(method="deleteWebhook")
         await until(lambda: tg.poll is not None)
         async with connected(tg, Memory(), clock=SystemClock()):
-            await until(lambda: "Another program receives" in first.health())
+            await until(lambda: "Another program polls" in first.health())
 
 
 async def test_a_bad_token_neither_ends_anything_nor_shows_up_anywhere(
@@ -334,7 +343,7 @@ async def test_a_flood_in_one_chat_leaves_the_others_alone(tg: FakeTelegram) -> 
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("kind", ["reset", "garbage"])
+@pytest.mark.parametrize("kind", ["reset", "garbage", "half", "504"])
 async def test_a_send_that_left_without_an_answer_has_an_unknown_fate(tg: FakeTelegram, kind: str, when: str) -> None:
     async with sending(tg) as transport:
         await tg.ctl.fault(kind=kind, method="sendMessage", when=when)
@@ -375,13 +384,13 @@ async def test_nothing_is_sent_when_nobody_listens(tg: FakeTelegram) -> None:
 
 async def test_chats_that_are_no_longer_there(tg: FakeTelegram) -> None:
     async with sending(tg) as transport:
-        assert (await failure(transport, ChatRef("telegram", "4242"))).kind == "gone"
+        assert (await failure(transport, ChatRef("telegram", "4242"))).kind == "no_chat"
         await tg.ctl.block(user=1001)
-        assert (await failure(transport)).kind == "gone"
+        assert (await failure(transport)).kind == "no_chat"
         group = (await tg.ctl.add_group(members=[1001]))["chat"]
         new = (await tg.ctl.migrate(chat=group))["chat"]
         moved = await failure(transport, ChatRef("telegram", str(group)))
-        assert (moved.kind, str(new) in moved.detail) == ("gone", True)
+        assert (moved.kind, moved.moved_to) == ("moved", str(new))
 
 
 async def test_a_message_is_answered_even_when_it_was_deleted(tg: FakeTelegram) -> None:
@@ -486,3 +495,222 @@ async def test_progress_shows_the_newest_state_in_few_edits_and_never_as_a_new_m
         assert await tg.ctl.shows(chat=1001, sender="bot") == []
         edits = await tg.ctl.calls(method="editMessageText")
         assert not any("out of date" in call["params"]["text"] for call in edits)
+
+
+# ------------------------------------------------------------------------------------------- under pressure
+
+
+async def test_a_send_is_repeated_only_to_a_server_that_answers(tg: FakeTelegram) -> None:
+    async with sending(tg) as transport:
+        await tg.ctl.fault(kind="reset", method="sendMessage")
+        assert (await failure(transport)).kind == "unknown"
+        await tg.ctl.outage(seconds=30, kind="502")
+        assert (await failure(transport)).kind == "later"
+        assert len(await tg.ctl.calls(method="sendMessage")) == 1  # the repeat did not leave
+        await tg.ctl.clear_faults()
+        await transport.send(ANN, Card((Line("answer"),)), Priority.ANSWER)
+        assert (await tg.ctl.last(chat=1001))["text"] == "answer"
+
+
+@pytest.mark.parametrize("seconds", [5, 35, 900])
+async def test_a_pause_is_obeyed_to_the_second(tg: FakeTelegram, seconds: int) -> None:
+    clock = ManualClock()
+    async with sending(tg, clock=clock) as transport:
+        await tg.ctl.fault(kind="429", method="sendMessage", retry_after=seconds)
+        assert (await failure(transport)).retry_after == seconds
+        await clock.advance(seconds - 1)
+        early = await failure(transport)
+        assert (early.kind, early.retry_after) == ("later", 1)
+        assert "answers wait" in transport.health()
+        await clock.advance(1)
+        await transport.send(ANN, Card((Line("answer"),)), Priority.ANSWER)
+        assert transport.health() == ""
+        assert len(await tg.ctl.calls(method="sendMessage")) == 2
+
+
+async def test_a_tap_is_answered_at_once_while_everything_else_hangs(tg: FakeTelegram) -> None:
+    ann = await tg.ctl.user()
+    await ann.text("hello")
+    inbox = Memory()
+    async with connected(tg, inbox) as transport, anyio.create_task_group() as tasks:
+        tap = await tapped(tg, transport, inbox)
+        await tg.ctl.fault(kind="timeout", method="sendMessage", times=100)
+        people = [await tg.ctl.user() for _ in range(70)]  # more than there are connections
+        for person in people:
+            await person.text("hello")
+            chat = ChatRef("telegram", str(person.user))
+            tasks.start_soon(transport.send, chat, Card((Line("stuck"),)), Priority.INTERACTION)
+        await tg.ctl.fault(kind="429", method="sendMessage", retry_after=900)
+        with anyio.fail_after(0.5):
+            assert await transport.toast(tap, "Approved")
+        tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def closed_topic(tg: FakeTelegram) -> AsyncIterator[tuple[ChatRef, Any]]:
+    """A topic that was closed for the bot, and a person in it."""
+    ann = await tg.ctl.user()
+    forum = (await tg.ctl.add_group(kind="forum", members=[ann.user], bot="member"))["chat"]
+    topic = (await tg.ctl.add_topic(chat=forum))["thread"]
+    await tg.ctl.topic(chat=forum, thread=topic, action="close")
+    yield ChatRef("telegram", str(forum), str(topic)), tg.ctl.actor(forum, ann.user)
+
+
+async def test_a_lost_topic_is_said_once(tg: FakeTelegram) -> None:
+    async with sending(tg) as transport, closed_topic(tg) as (where, ann):
+        forum, topic = int(where.chat), int(where.thread)
+        for text in ("one", "two"):
+            await transport.send(where, Card((Line(text),)), Priority.ANSWER)
+        shown = [one["text"] for one in await tg.ctl.shows(chat=forum, sender="bot", thread=0)]
+        assert [text.partition(".")[0] for text in shown] == [
+            "The topic of a conversation was closed or deleted",
+            "one",
+            "two",
+        ]
+        await tg.ctl.topic(chat=forum, thread=topic, action="reopen")
+        said = await ann.text("back again", thread=topic)
+        update = {"update_id": 1, "message": tg.msg_json(tg.chats[forum].messages[said["message_id"]])}
+        transport.decode(json.dumps(update).encode())
+        await transport.send(where, Card((Line("three"),)), Priority.ANSWER)
+        assert (await tg.ctl.last(chat=forum))["thread"] == topic
+
+
+async def test_calls_that_fail_count_like_the_others(tg: FakeTelegram) -> None:
+    clock = ManualClock()
+    rate = 3 / 60
+    async with (
+        sending(tg, clock=clock, group_chat_rps=rate) as transport,
+        closed_topic(tg) as (where, _),
+        anyio.create_task_group() as tasks,
+    ):
+        await transport.send(where, Card((Line("one"),)), Priority.ANSWER)  # with the refused call and the notice: 3
+        tasks.start_soon(transport.send, where, Card((Line("two"),)), Priority.ANSWER)
+        await clock.wait_for_sleepers()
+        await clock.advance(59)
+        assert (await tg.ctl.last(chat=int(where.chat)))["text"] == "one"
+        await clock.advance(2)
+        await tg.ctl.wait_message(chat=int(where.chat), pattern="two")
+
+
+async def test_a_chat_where_nothing_arrives_is_named_until_something_does(tg: FakeTelegram) -> None:
+    async with sending(tg) as transport:
+        await tg.ctl.block(user=1001)
+        assert (await failure(transport)).kind == "no_chat"
+        assert "nothing arrives in chat 1001 (Forbidden: bot was blocked by the user)" in transport.health()
+        await tg.ctl.unblock(user=1001)
+        await transport.send(ANN, Card((Line("again"),)), Priority.ANSWER)
+        assert transport.health() == ""
+
+
+async def test_missing_rights(tg: FakeTelegram) -> None:
+    ann = await tg.ctl.user()
+    group = (await tg.ctl.add_group(kind="supergroup", members=[ann.user], bot="member"))["chat"]
+    chat = ChatRef("telegram", str(group))
+    async with sending(tg) as transport:
+        await tg.ctl.set_member(chat=group, status="restricted", rights={"can_send_documents": False})
+        with pytest.raises(SendFailed) as caught:
+            await transport.send(chat, Card((), file=FileOut("a.txt", "x")), Priority.ANSWER)
+        assert (caught.value.kind, "documents" in caught.value.detail) == ("refused", True)
+        await transport.send(chat, Card((Line("text is fine"),)), Priority.ANSWER)
+        await tg.ctl.set_member(chat=group, status="restricted", rights={"can_send_messages": False})
+        assert (await failure(transport, chat)).kind == "no_chat"
+
+
+async def test_a_group_that_was_upgraded_is_served_under_its_new_id(tg: FakeTelegram) -> None:
+    ann = await tg.ctl.user()
+    group = (await tg.ctl.add_group(members=[ann.user], bot="administrator"))["chat"]
+    inbox = Memory()
+    async with connected(tg, inbox, project_chats=[group]) as transport:
+        old = ChatRef("telegram", str(group))
+        shown = await transport.send(old, Card((Line("Run?"),), buttons=APPROVE), Priority.INTERACTION)
+        new = (await tg.ctl.migrate(chat=group))["chat"]
+        await inbox.until(lambda: len(inbox.moves) == 2)  # it is said in both
+        assert set(inbox.moves) == {(str(group), str(new))}
+        await tg.ctl.actor(new, ann.user).text("and now?")
+        await inbox.until(lambda: b"and now?" in inbox.stored[-1][1])
+        found = transport.decode(inbox.stored[-1][1])
+        assert found is not None
+        assert transport.may_act(found)
+
+        # What is still asked of the old chat goes to the new one. A message of before the move may be edited, no more.
+        await transport.send(old, Card((Line("answer"),)), Priority.ANSWER)
+        assert (await tg.ctl.last(chat=new))["text"] == "answer"
+        now, before = ChatRef("telegram", str(new)), f"{group}/{shown}"
+        await transport.edit(now, before, Card((Line("✓ Approved"),)), Priority.NOTICE)
+        assert (await tg.ctl.message(chat=group, message_id=int(shown)))["text"] == "✓ Approved"
+        with pytest.raises(SendFailed) as caught:
+            await transport.delete(now, before)
+        assert caught.value.kind == "gone"
+
+        # Replying to it in the new chat, as apps let one do, names it as it is called there.
+        await tg.ctl.actor(new, ann.user).text("no", reply_to=0)
+        raw = tg.chats[new].messages
+        last = raw[max(raw)]
+        last.reply = {"chat": group, "id": int(shown)}
+        update = json.dumps({"update_id": 9, "message": tg.msg_json(last)}).encode()
+        reply = transport.decode(update)
+        assert isinstance(reply, MessageIn)
+        assert reply.reply_to is not None
+        assert (reply.reply_to.message_id, reply.reply_to.ours) == (f"{group}/{shown}", True)
+
+
+async def test_a_group_that_was_upgraded_unseen_is_found_by_the_error(tg: FakeTelegram) -> None:
+    ann = await tg.ctl.user()
+    group = (await tg.ctl.add_group(members=[ann.user], bot="administrator"))["chat"]
+    async with sending(tg, project_chats=[group]) as transport:
+        new = (await tg.ctl.migrate(chat=group))["chat"]
+        chat = ChatRef("telegram", str(group))
+        assert (await failure(transport, chat)).moved_to == str(new)
+        await transport.send(chat, Card((Line("answer"),)), Priority.ANSWER)
+        assert (await tg.ctl.last(chat=new))["text"] == "answer"
+
+
+def damage(path: Path) -> None:
+    path.write_bytes(b"other")
+
+
+async def test_a_copied_file_arrives_as_it_was_and_a_changed_one_does_not(tg: FakeTelegram, tmp_path: Path) -> None:
+    source = tmp_path / "report.csv"
+    source.write_bytes(b"a;b\r\n\x00\xff")
+    async with sending(tg) as transport:
+        kept = outfiles.keep(source, tmp_path / "outbox")
+        source.unlink()
+        message_id = await transport.send(ANN, Card((), file=kept), Priority.ANSWER)
+        media = (await tg.ctl.message(chat=1001, message_id=int(message_id)))["media"]
+        assert media["file_name"] == "report.csv"
+        assert await transport.fetch(FileIn(media["file_id"], ""), 1000) == b"a;b\r\n\x00\xff"
+        damage(Path(kept.path))
+        with pytest.raises(SendFailed) as caught:
+            await transport.send(ANN, Card((), file=kept), Priority.ANSWER)
+        assert (caught.value.kind, "was changed" in caught.value.detail) == ("refused", True)
+
+
+async def test_an_edit_whose_formatting_is_refused_still_arrives(tg: FakeTelegram) -> None:
+    async with sending(tg) as transport:
+        message_id = await transport.send(ANN, Card((Line("Run?"),)), Priority.INTERACTION)
+        await tg.ctl.fault(kind="error", method="editMessageText", match="bold")
+        await transport.edit(ANN, message_id, Card((Line("✓ Approved", "bold"),)), Priority.NOTICE)
+        assert (await tg.ctl.last(chat=1001))["text"] == "✓ Approved"
+
+
+async def test_a_connection_that_dies_without_saying_so_is_replaced(tg: FakeTelegram) -> None:
+    async with sending(tg) as transport:
+        await transport.send(ANN, Card((Line("one"),)), Priority.ANSWER)
+        before = set(tg.transports)
+        await transport.api.renew()
+        await transport.send(ANN, Card((Line("two"),)), Priority.ANSWER)
+        assert not tg.transports <= before
+        assert [one["text"] for one in await tg.ctl.shows(chat=1001, sender="bot")] == ["one", "two"]
+
+
+async def test_a_webhook_is_removed_and_named(tg: FakeTelegram) -> None:
+    tg.webhook = {"url": "https://hooks.example.org/secret-path", "max_connections": 40}
+    inbox = Memory()
+    with capture_logs() as logs:
+        async with connected(tg, inbox):
+            ann = await tg.ctl.user()
+            await ann.text("hello")
+            await inbox.until(lambda: bool(inbox.stored))
+    (entry,) = [entry for entry in logs if entry["event"] == "telegram.webhook_removed"]
+    assert entry["host"] == "hooks.example.org"
+    assert "secret-path" not in str(logs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import signal
 import socket
 import sqlite3
@@ -35,7 +36,7 @@ from ..process.scope import keeper_prefix
 from ..runner import Runner
 from ..sd_notify import Notifier
 from ..settings import ConfigError, Settings, load
-from ..store import kv
+from ..store import kv, moves
 from ..store.database import Database, StoreError
 from ..store.lock import AlreadyRunning, StateLock
 from ..store.migrate import load_migrations
@@ -180,11 +181,13 @@ class Bridge:
             project_chats=[table.chat_id for table in settings.projects.values() if table.chat_id is not None],
             commands=[(name, entry.what) for name, entry in COMMANDS.items()],
             group_chat_rps=settings.progress.group_chat_rps,
+            facts=_Facts(self.db, "telegram"),
+            moved=self.db.read(lambda conn: moves.all_of(conn, "telegram")),
         )
 
     def _console(self, clock: Clock) -> WebTransport | None:
         web, zone = self.settings.web, self.settings.zone
-        return WebTransport(web, clock=clock, zone=zone, store=_ConsoleSessions(self.db)) if web.enabled else None
+        return WebTransport(web, clock=clock, zone=zone, store=_Facts(self.db, "console")) if web.enabled else None
 
     def _services(self, clock: Clock, hub: Hub, transports: Mapping[str, Transport], host: Host) -> Services:
         projects = self.settings.projects
@@ -198,7 +201,7 @@ class Bridge:
             },
             transports=transports,
             engines=self.engines,
-            outbox=Outbox(self.db, transports, clock, hub),
+            outbox=self._outbox(clock, hub, transports),
             hub=hub,
             host=host,
             environment=self._environment(),
@@ -219,6 +222,12 @@ class Bridge:
         prefix = partial(keeper_prefix, os.environ)
         await anyio.to_thread.run_sync(prefix, "")  # the probe, which a spawn is not to wait for
         return Keepers(folder, epoch=epoch, line_limit=limit, prefix=prefix)
+
+    def _outbox(self, clock: Clock, hub: Hub, transports: Mapping[str, Transport]) -> Outbox:
+        settings = self.settings
+        dated_after_s = settings.telegram.dated_after_s if settings.telegram else 3600.0
+        files = settings.state_dir / "outbox"
+        return Outbox(self.db, transports, clock, hub, dated_after_s=dated_after_s, files=files, random=random.random)
 
     def _options(self) -> Options:
         settings = self.settings
@@ -302,18 +311,19 @@ def _home(settings: Settings) -> Path:
     return workspace
 
 
-class _ConsoleSessions:
-    """Paired browsers, kept in the store so that they stay paired over a restart."""
+class _Facts:
+    """What a transport keeps over a restart, such as the paired browsers of the console."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, owner: str) -> None:
         self._db = db
+        self._owner = owner
 
     def get(self, key: str) -> str | None:
-        return self._db.read(lambda conn: kv.get(conn, f"console:{key}"))
+        return self._db.read(lambda conn: kv.get(conn, f"{self._owner}:{key}"))
 
     async def put(self, key: str, value: str) -> None:
         def job(conn: sqlite3.Connection) -> None:
-            kv.put(conn, f"console:{key}", value)
+            kv.put(conn, f"{self._owner}:{key}", value)
 
         await self._db.write(job)
 

@@ -125,6 +125,18 @@ def answer(text: str, small: str, *, resume: str = "", reply_to: str = "") -> Ca
     return Card(tuple(blocks), buttons=buttons, reply_to=reply_to, file_name="answer.md")
 
 
+def date_line(made: float | None, asked: float | None, now: float) -> Line | None:
+    """When an answer was made and when it was asked for, each where that is worth saying; in epoch seconds."""
+    said = [f"{what} {_on(at, now)}" for what, at in (("answered", made), ("asked", asked)) if at is not None]
+    return Line(" · ".join(said), "quiet") if said else None
+
+
+def _on(at: float, now: float) -> str:
+    """`14:02`, with `on 30 Nov` for another day."""
+    date, _, time = words.clock_time(at, None, now).rpartition(" ")
+    return f"{time} on {date}" if date else time
+
+
 def failure(
     run_id: int, error: str, advice: str, *, so_far: str = "", details: bool, resume: str = "", reply_to: str = ""
 ) -> Card:

@@ -13,7 +13,7 @@ from ..store.updates import Update
 from ..text import words
 from ..text.blocks import Line
 from ..transport import Button, Card, ChatRef, MessageIn, Priority, TapIn
-from . import cards, context, requests
+from . import cards, context, requests, twins
 from .desk import Desk, decision_of
 from .directives import command
 from .scheduler import Scheduler
@@ -374,6 +374,10 @@ class Commands:
 
     async def _tap_run(self, update: Update, tap: TapIn, what: str, run_id: int, toast: Toast) -> None:
         services = self._services
+        if not services.transports[tap.chat.transport].shows_all:
+            now = services.clock.now()
+            await services.db.write(lambda conn: twins.tapped(conn, tap, now))
+            services.outbox.kick()
         run = services.db.read(lambda conn: runs.run(conn, run_id))
         found = self._scheduler.view(run_id)
         if run is None:

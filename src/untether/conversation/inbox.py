@@ -16,10 +16,11 @@ import anyio.abc
 import structlog
 
 from ..clock import Clock
-from ..store import updates
+from ..store import deliveries, updates
 from ..store.database import Database, StoreError
 from ..store.updates import Update
 from ..transport import ChatRef, Inbound, MessageIn, TapIn, Transport
+from . import cards, moves
 
 log = structlog.get_logger(__name__)
 
@@ -49,6 +50,7 @@ class StoredInbox:
         parked: Route,
         failed: Route,
         is_urgent: Callable[[Inbound], bool],
+        kick: Callable[[], None],
     ) -> None:
         self._db = db
         self._transports = transports
@@ -57,6 +59,7 @@ class StoredInbox:
         self._parked = parked
         self._failed = failed
         self._is_urgent = is_urgent
+        self._kick = kick  # of the outbox
         self._arrived = anyio.Event()
         self._lanes: dict[ChatRef, list[_Waiting]] = {}
         self._urgent: dict[ChatRef, list[anyio.Event]] = {}  # the commands under way
@@ -65,6 +68,16 @@ class StoredInbox:
         now = self._clock.now()
         await self._db.write(lambda conn: updates.store(conn, transport, items, now))
         self._arrived.set()
+
+    async def moved(self, transport: str, old: str, new: str) -> None:
+        now = self._clock.now()
+        await self._db.write(lambda conn: moves.chat_moved(conn, transport, old, new, now))
+        self._kick()
+
+    async def tell(self, chat: ChatRef, *lines: str) -> None:
+        card, now = cards.notice(*lines), self._clock.now()
+        await self._db.write(lambda conn: deliveries.add_send(conn, chat, [card], "notice", now))
+        self._kick()
 
     async def run(self) -> None:
         """Route until cancelled, the backlog of the last stop first."""

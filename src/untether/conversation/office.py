@@ -29,6 +29,7 @@ class Office:
             parked=self.router.parked,
             failed=self.router.failed,
             is_urgent=self.router.is_urgent,
+            kick=services.outbox.kick,
         )
         self.router.inbox = self.inbox
         self.views = Views(services, self.scheduler)

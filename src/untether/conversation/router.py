@@ -16,7 +16,7 @@ from ..store.threads import Thread
 from ..store.updates import Update
 from ..text import words
 from ..transport import Card, ChatRef, Inbound, MessageIn, SendFailed, TapIn
-from . import cards, context
+from . import cards, context, twins
 from .commands import Commands
 from .desk import Desk, reply_decision
 from .directives import Directives, command, parse
@@ -102,6 +102,7 @@ class Router:
     # ------------------------------------------------------------------------------------------------ messages
 
     async def _message(self, update: Update, message: MessageIn) -> None:
+        await self._recognise(message)
         pending = self._asked_about(message)
         if pending is not None:
             await self._decide_by_reply(update, message, pending)
@@ -111,6 +112,16 @@ class Router:
             return
         message, others = await self._joined(message)
         await self._prompt(update, message, others)
+
+    async def _recognise(self, message: MessageIn) -> None:
+        """What is replied to may be a message of ours that we did not know to have arrived."""
+        services, reply = self._services, message.reply_to
+        if reply is None or not reply.ours or services.transports[message.chat.transport].shows_all:
+            return
+        if services.db.read(lambda conn: deliveries.of_message(conn, message.chat, reply.message_id)) is None:
+            now = services.clock.now()
+            await services.db.write(lambda conn: twins.answered(conn, message.chat, reply, now))
+            services.outbox.kick()
 
     async def _decide_by_reply(self, update: Update, message: MessageIn, pending: Pending) -> None:
         decided = False
@@ -169,6 +180,7 @@ class Router:
             await self.tell(message.chat, cards.notice(f"✗ {refusal}", reply_to=message.message_id), update, *others)
             return
         now = services.clock.now()
+        written = min(now, message.date or now)  # it may have waited for us for long
 
         def job(conn: sqlite3.Connection) -> Thread | None:
             if not updates.done(conn, update.id):
@@ -186,7 +198,7 @@ class Router:
                 message_id=message.message_id,
                 sender=message.sender.name or message.sender.id,
                 text=text,
-                now=now,
+                now=written,
                 options={},
             )
             threads.set_chat(conn, message.chat, current=thread.id)

@@ -19,7 +19,7 @@ from ..process.guard import RoomLimits
 from ..process.host import Host
 from ..process.machine import Machine, machine_facts
 from ..runner import Runner
-from ..store import runs, threads
+from ..store import moves, runs, threads
 from ..store.database import Database
 from ..store.threads import Thread
 from ..text import words
@@ -97,7 +97,11 @@ class Services:
 
     def project_of(self, chat: ChatRef, bound: str | None) -> str | None:
         """The project of a chat: the one bound to it, else the one whose configuration names it, else the default."""
-        return bound or self.project_chats.get(ChatRef(chat.transport, chat.chat)) or self.options.default_project
+        named = self.project_chats.get(ChatRef(chat.transport, chat.chat))
+        if bound is None and named is None:
+            for old in self.db.read(lambda conn: moves.former(conn, chat.transport, chat.chat)):
+                named = named or self.project_chats.get(ChatRef(chat.transport, old))
+        return bound or named or self.options.default_project
 
     def machine_line(self) -> str:
         """What the machine has left, and the engines that can be used: `1.9 GB free · load 0.4 · claude, demo`."""

@@ -182,6 +182,8 @@ class Telegram(Section):
     forward_coalesce_s: float = Field(default=1.0, ge=0)
     """Seconds to wait for the next part of a long text that Telegram cut."""
     message_overflow: Literal["trim", "split"] = "split"
+    dated_after_s: float = Field(default=3600.0, ge=0)
+    """Seconds after which an answer carries its date: it left that late, or its message had waited that long."""
     """A long answer: split into messages, or trimmed to one with the whole as a file."""
     api_base_url: HttpAddress = "https://api.telegram.org"
 

@@ -9,7 +9,8 @@ from typing import Any, Literal
 import msgspec
 
 from ..model import Record
-from ..transport import Card, ChatRef, Priority
+from ..transport import Card, ChatRef, FileOut, Priority
+from . import moves
 
 Role = Literal["status", "answer", "interaction", "notice"]
 Act = Literal["send", "edit", "delete"]
@@ -33,11 +34,12 @@ class Delivery(Record, frozen=True):
     state: str
     attempts: int
     message_id: str | None
+    created: float  # epoch seconds
 
 
 _SELECT = (
     "SELECT id, grp, transport, chat, thread, act, role, priority, card, target, run_id, interaction, state, attempts,"
-    " message_id FROM deliveries"
+    " message_id, created FROM deliveries"
 )
 _CARD = msgspec.json.Decoder(Card)
 
@@ -50,6 +52,10 @@ def _delivery(row: Any) -> Delivery:
 def _insert(conn: sqlite3.Connection, chat: ChatRef, now: float, *, group: int | None = None, **values: Any) -> int:
     """Add a row, as the first of a group of its own when none is given, and return its id."""
     card = values.pop("card", None)
+    if (new := moves.all_of(conn, chat.transport).get(chat.chat)) is not None:  # it moved while the agent worked
+        if card is not None and card.reply_to:
+            card = msgspec.structs.replace(card, reply_to=moves.message_id(chat.chat, card.reply_to))
+        chat = msgspec.structs.replace(chat, chat=new)
     columns = {
         "transport": chat.transport,
         "chat": chat.chat,
@@ -101,6 +107,26 @@ def add_send(
     return ids
 
 
+def add_file(
+    conn: sqlite3.Connection,
+    chat: ChatRef,
+    file: FileOut,
+    role: Role,
+    now: float,
+    *,
+    below: Sequence[Card] = (),
+    reply_to: str = "",
+    run_id: int | None = None,
+    interaction: str | None = None,
+) -> list[int]:
+    """Add a file and the parts that come after it, such as its buttons, as a group; return their ids.
+
+    `file` is a copy that `outfiles.keep` has made: it is sent from there, and removed when it has left.
+    """
+    first = Card((), silent=bool(below), reply_to=reply_to, file=file)
+    return add_send(conn, chat, [first, *below], role, now, run_id=run_id, interaction=interaction)
+
+
 def add_edit(conn: sqlite3.Connection, target: int, card: Card, now: float, *, priority: int) -> int | None:
     """Replace a sent part; it leaves when the part has a message id. An edit not sent yet is replaced by this one."""
     sent = get(conn, target)
@@ -122,13 +148,15 @@ def add_edit(conn: sqlite3.Connection, target: int, card: Card, now: float, *, p
 
 
 def add_delete(conn: sqlite3.Connection, target: int, now: float) -> int | None:
-    """Remove a sent part. A part that has not left yet is dropped instead."""
+    """Remove a sent part, and its copies. A part that has not left yet is dropped instead."""
     sent = get(conn, target)
     if sent is None or sent.state == "failed":
         return None
     if sent.state == "pending" and sent.attempts == 0:
         conn.execute("UPDATE deliveries SET state = 'failed', error = 'no longer needed' WHERE id = ?", (target,))
         return None
+    for copy in copies(conn, target):
+        add_delete(conn, copy, now)
     conn.execute("DELETE FROM deliveries WHERE act = 'edit' AND target = ? AND state = 'pending'", (target,))
     return _insert(
         conn, sent.chat, now, act="delete", role=sent.role, priority=Priority.DELETE, target=target, run_id=sent.run_id
@@ -195,6 +223,66 @@ def drop_rest(conn: sqlite3.Connection, group: int, error: str) -> None:
         "UPDATE deliveries SET state = 'failed', error = ? WHERE grp = ? AND act = 'send' AND state = 'pending'",
         (error, group),
     )
+
+
+def fail_chat(conn: sqlite3.Connection, transport: str, chat: str, error: str) -> int:
+    """Nothing will arrive in this chat: give up what is open, and return how much that was."""
+    cursor = conn.execute(
+        "UPDATE deliveries SET state = 'failed', error = ?"
+        " WHERE transport = ? AND chat = ? AND state IN ('pending', 'sending')",
+        (error, transport, chat),
+    )
+    return cursor.rowcount
+
+
+def move(conn: sqlite3.Connection, transport: str, old: str, new: str) -> None:
+    """A chat got a new id: what is open leaves there, and what was sent belongs there (see `moves`)."""
+    where = (transport, old)
+    for row in conn.execute(
+        "SELECT id, card FROM deliveries WHERE transport = ? AND chat = ? AND state IN ('pending', 'sending')", where
+    ).fetchall():
+        card = None if row[1] is None else _CARD.decode(row[1])
+        if card is not None and card.reply_to:
+            answering = msgspec.structs.replace(card, reply_to=moves.message_id(old, card.reply_to))
+            conn.execute("UPDATE deliveries SET card = ? WHERE id = ?", (msgspec.json.encode(answering), row[0]))
+    conn.execute(
+        "UPDATE deliveries SET chat = ?, message_id = ? || '/' || message_id WHERE transport = ? AND chat = ?",
+        (new, old, *where),
+    )
+
+
+def is_last_part(conn: sqlite3.Connection, row: Delivery) -> bool:
+    """Whether no further part of its group comes after it."""
+    later = conn.execute(
+        "SELECT 1 FROM deliveries WHERE grp = ? AND act = 'send' AND target IS NULL AND id > ?", (row.group, row.id)
+    )
+    return later.fetchone() is None
+
+
+def waited(conn: sqlite3.Connection, run_id: int) -> tuple[float, float] | None:
+    """When the message of a run was written and when the run began, in epoch seconds; None without a message."""
+    row = conn.execute(
+        "SELECT m.created, r.started FROM runs r JOIN messages m ON m.id = r.message_id WHERE r.id = ?", (run_id,)
+    ).fetchone()
+    return None if row is None else (row[0], row[1])
+
+
+def files_to_send(conn: sqlite3.Connection) -> set[str]:
+    """The paths of the copies that have not left yet."""
+    rows = conn.execute(
+        "SELECT card FROM deliveries WHERE act = 'send' AND card IS NOT NULL AND state IN ('pending', 'sending')"
+    )
+    return {card.file.path for card in (_CARD.decode(row[0]) for row in rows) if card.file is not None}
+
+
+def uncertain(conn: sqlite3.Connection, transport: str, chat: str) -> list[Delivery]:
+    """The newest parts of a chat that may have arrived without our knowing, or more than once."""
+    rows = conn.execute(
+        f"{_SELECT} WHERE transport = ? AND chat = ? AND act = 'send' AND card IS NOT NULL"
+        " AND (state = 'unknown' OR attempts > 1) ORDER BY id DESC LIMIT 100",
+        (transport, chat),
+    )
+    return [_delivery(row) for row in rows]
 
 
 def adopt(conn: sqlite3.Connection, delivery_id: int, message_id: str, now: float) -> bool:

@@ -14,15 +14,21 @@ from untether.transports.telegram.errors import from_answer
     [
         (400, "Bad Request: can't parse entities", "refused"),
         (400, "Bad Request: message is not modified: specified new message content …", "not_modified"),
-        (400, "Bad Request: chat not found", "gone"),
+        (400, "Bad Request: chat not found", "no_chat"),
         (400, "Bad Request: message to edit not found", "gone"),
         (400, "Bad Request: message to delete not found", "gone"),
+        (400, "Bad Request: message can't be edited", "gone"),
+        (400, "Bad Request: message can't be deleted for everyone", "gone"),
         (400, "Bad Request: MESSAGE_ID_INVALID", "gone"),
+        (400, "Bad Request: have no rights to send a message", "no_chat"),
+        (400, "Bad Request: not enough rights to send text messages to the chat", "no_chat"),
+        (400, "Bad Request: not enough rights to send documents to the chat", "refused"),
         (400, "Bad Request: message thread not found", "gone"),
         (400, "Bad Request: query is too old and response timeout expired or query ID is invalid", "gone"),
         (401, "Unauthorized", "unauthorized"),
-        (403, "Forbidden: bot was blocked by the user", "gone"),
-        (403, "Forbidden: bot was kicked from the supergroup chat", "gone"),
+        (403, "Forbidden: bot was blocked by the user", "no_chat"),
+        (403, "Forbidden: user is deactivated", "no_chat"),
+        (403, "Forbidden: bot was kicked from the supergroup chat", "no_chat"),
         (404, "Not Found", "unauthorized"),
         (404, "Not Found: method not found", "not_found"),
         (409, "Conflict: terminated by other getUpdates request", "conflict"),
@@ -46,7 +52,7 @@ def test_a_call_that_may_be_repeated_has_no_unknown_fate() -> None:
     [
         (429, {"retry_after": 35}, ("later", 35.0, None)),
         (429, {}, ("later", 1.0, None)),
-        (400, {"migrate_to_chat_id": -1002001}, ("gone", 0.0, -1002001)),
+        (400, {"migrate_to_chat_id": -1002001}, ("moved", 0.0, -1002001)),
     ],
 )
 def test_parameters_of_an_answer(

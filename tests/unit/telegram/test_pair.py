@@ -26,8 +26,8 @@ class Silence:
         await self.clock.sleep(seconds)
         return []
 
-    async def delete_webhook(self) -> None:
-        pass
+    async def delete_webhook(self) -> str:
+        return ""
 
 
 async def test_a_code_expires_after_ten_minutes_and_a_shaky_network_does_not_end_the_waiting() -> None:

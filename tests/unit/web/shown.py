@@ -157,6 +157,12 @@ class FakeInbox:
         self.arrived = anyio.Event()
         self.on_store: Callable[[MessageIn | TapIn], Any] | None = None
 
+    async def moved(self, transport: str, old: str, new: str) -> None:
+        raise AssertionError("a chat of the console keeps its id")
+
+    async def tell(self, chat: ChatRef, *lines: str) -> None:
+        raise AssertionError("the console says nothing by itself")
+
     async def store(self, transport: str, updates: Sequence[tuple[str, bytes]]) -> None:
         if self.fail is not None:
             raise self.fail

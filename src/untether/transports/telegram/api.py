@@ -12,6 +12,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, NoReturn
+from urllib.parse import urlsplit
 
 import httpx
 from telegram import Bot, InputFile
@@ -26,7 +27,7 @@ MAX_TOAST: Final = 200  # UTF-16 units
 
 Json = dict[str, Any]
 
-_POLL_GRACE_S = 15.0  # how much longer than the server we wait for the end of a long poll
+_POLL_GRACE_S = 10.0  # how much longer than the server we wait for the end of a long poll
 _QUICK_S = 5.0  # for a toast: later it is of no use
 _NOT_SENT = (
     httpx.ConnectError,
@@ -63,24 +64,41 @@ class BotApi:
             logging.getLogger(name).setLevel(logging.WARNING)  # below it they log addresses
         self._token = token
         self._file_url = f"{base_url}/file/bot{token}"
-        limits = httpx.Limits(max_connections=64, keepalive_expiry=30.0)
+        self._base_url = base_url
+        self._tls = httpx.create_ssl_context()
+        self._retired: list[_Request] = []
+        self._connect()
+        self._closed = False
+
+    def _connect(self) -> None:
+        """Make the pools of connections; none is opened before it is needed."""
+        kept: Json = {"limits": httpx.Limits(max_connections=64, keepalive_expiry=30.0), "verify": self._tls}
         self._requests = _Request(
             connect_timeout=10.0,
             read_timeout=30.0,
             write_timeout=30.0,
             media_write_timeout=120.0,
             pool_timeout=30.0,
-            httpx_kwargs={"limits": limits},
+            httpx_kwargs=kept,
         )
-        self._polling = _Request(connection_pool_size=1, connect_timeout=10.0, pool_timeout=10.0)
-        self._bot = _Bot(
-            token,
-            base_url=f"{base_url}/bot",
-            base_file_url=f"{base_url}/file/bot",
-            request=self._requests,
+        self._polling = _Request(
+            connection_pool_size=1, connect_timeout=10.0, pool_timeout=10.0, httpx_kwargs={"verify": self._tls}
+        )
+        # Of its own, so that a toast never waits for a connection that something slow holds.
+        self._hurried = _Request(
+            read_timeout=_QUICK_S, connect_timeout=_QUICK_S, pool_timeout=_QUICK_S, httpx_kwargs=kept
+        )
+        self._bot = self._bot_over(self._requests)
+        self._quick_bot = self._bot_over(self._hurried)
+
+    def _bot_over(self, requests: _Request) -> _Bot:
+        return _Bot(
+            self._token,
+            base_url=f"{self._base_url}/bot",
+            base_file_url=f"{self._base_url}/file/bot",
+            request=requests,
             get_updates_request=self._polling,
         )
-        self._closed = False
 
     @property
     def bot_id(self) -> int:
@@ -91,8 +109,16 @@ class BotApi:
     async def aclose(self) -> None:
         """Close the connections. Later calls fail as `later`."""
         self._closed = True
-        await self._polling.shutdown()
-        await self._requests.shutdown()
+        for pool in (self._polling, self._requests, self._hurried, *self._retired):
+            await pool.shutdown()
+
+    async def renew(self) -> None:
+        """Use fresh connections from now on: after a sleep or on another network the old ones may be dead without
+        saying so. Calls under way keep theirs. Nobody may be polling."""
+        for pool in (self._polling, *self._retired):
+            await pool.shutdown()
+        self._retired = [self._requests, self._hurried]
+        self._connect()
 
     # ------------------------------------------------------------------------------------------- receiving
 
@@ -110,9 +136,13 @@ class BotApi:
             # ASCII keeps halves of surrogate pairs as they came: UTF-8 has no place for them.
             return [(int(update["update_id"]), json.dumps(update).encode("ascii")) for update in result]
 
-    async def delete_webhook(self) -> None:
-        """Make long polling possible; what waits for us is kept."""
+    async def delete_webhook(self) -> str:
+        """Make long polling possible; what waits for us is kept. Returns the host of a webhook that was set, or ""."""
+        found = await self._call("getWebhookInfo", {})
+        with _reading():
+            host = urlsplit(str(found.get("url") or "")).hostname or ""
         await self._call("deleteWebhook", {"drop_pending_updates": False})
+        return host
 
     async def download(self, file_id: str, limit: int) -> bytes:
         """The content of a file that came in. A file of more than `limit` bytes is refused."""
@@ -201,16 +231,8 @@ class BotApi:
             "reply_markup": keyboard,
             "link_preview_options": {"is_disabled": True},
         }
-        await self._edit("editMessageText", data)
-
-    async def edit_keyboard(self, chat: str, message_id: str, keyboard: Json | None = None) -> None:
-        """Replace the buttons alone; None takes them away."""
-        data = {"chat_id": chat, "message_id": int(message_id), "reply_markup": keyboard}
-        await self._edit("editMessageReplyMarkup", data)
-
-    async def _edit(self, method: str, data: Json) -> None:
         try:
-            await self._call(method, data)
+            await self._call("editMessageText", data)
         except ApiError as error:
             if error.kind != "not_modified":
                 raise
@@ -221,17 +243,12 @@ class BotApi:
     async def answer_callback(self, query_id: str, text: str = "") -> None:
         """Answer a tap; `text` is shown for a moment. `gone` when it is too late (some 15 s after the tap)."""
         data = {"callback_query_id": query_id, "text": text or None}
-        await self._call("answerCallbackQuery", data, read_timeout=_QUICK_S, connect_timeout=_QUICK_S)
-
-    async def send_action(self, chat: str, thread: str = "", action: str = "typing") -> None:
-        """Show for 5 s that the bot is typing."""
-        thread_id = int(thread) if thread else None
-        await self._call("sendChatAction", {"chat_id": chat, "message_thread_id": thread_id, "action": action})
+        await self._call("answerCallbackQuery", data, bot=self._quick_bot)
 
     # ---------------------------------------------------------------------------------------- bot and chats
 
     async def get_me(self) -> BotInfo:
-        found = await self._call("getMe", {})
+        found = await self._call("getMe", {}, bot=self._quick_bot)
         with _reading():
             return BotInfo(int(found["id"]), str(found.get("username") or ""), str(found.get("first_name") or ""))
 
@@ -247,12 +264,14 @@ class BotApi:
 
     # ---------------------------------------------------------------------------------------------- calling
 
-    async def _call(self, method: str, data: Json, *, repeatable: bool = True, **timeouts: Any) -> Any:
+    async def _call(
+        self, method: str, data: Json, *, repeatable: bool = True, bot: _Bot | None = None, **timeouts: Any
+    ) -> Any:
         """Make one call and return its result. `repeatable` as in `from_answer`."""
         if self._closed:
             raise ApiError("later", "the connections are closed")
         try:
-            return await self._bot.call(method, data, **timeouts)
+            return await (bot or self._bot).call(method, data, **timeouts)
         except _Refused as refusal:
             raise self._refusal(refusal, repeatable=repeatable) from None
         except TelegramError as failure:

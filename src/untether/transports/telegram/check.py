@@ -14,7 +14,7 @@ async def check(token: str, chat_id: int, base_url: str) -> tuple[str, str]:
         try:
             await api.get_chat(str(chat_id))
         except ApiError as error:
-            if error.kind not in ("gone", "refused"):
+            if error.kind not in ("gone", "no_chat", "moved", "refused"):
                 raise
             todo = f"Write /start to @{bot.username} in that chat, or let untether pair find the chat."
             return f"chat {chat_id} is not there for @{bot.username} ({error.detail})", todo

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from ...store import moves
 from ...text.clean import REPLACEMENT
 from ...transport import ChatRef, FileIn, Inbound, MessageIn, ReplyTo, Sender, TapIn
 
@@ -43,6 +44,18 @@ class _Quote(msgspec.Struct):
     text: str
 
 
+class _Origin(msgspec.Struct):
+    sender_user: User | None = None
+
+
+class _ExternalReply(msgspec.Struct):
+    """A message of another chat that is answered, as those are that were written before a group got a new id."""
+
+    chat: Chat | None = None
+    message_id: int = 0
+    origin: _Origin | None = None
+
+
 class Message(msgspec.Struct):
     """The part of a `Message` of the Bot API that we use, and of an `InaccessibleMessage`."""
 
@@ -67,10 +80,13 @@ class Message(msgspec.Struct):
     story: Any = None
     checklist: Any = None
     reply_to_message: Message | None = None
+    external_reply: _ExternalReply | None = None
     quote: _Quote | None = None
     message_thread_id: int = 0
     is_topic_message: bool = False
     forum_topic_created: Any = None
+    migrate_to_chat_id: int | None = None
+    migrate_from_chat_id: int | None = None
 
 
 class _CallbackQuery(msgspec.Struct):
@@ -107,6 +123,20 @@ def decode(raw: bytes, bot_id: int) -> Inbound | None:
         return _message(update.message, bot_id)
     if update.edited_message is not None:
         return _message(update.edited_message, bot_id, edited=True)
+    return None
+
+
+def move_in(raw: bytes) -> tuple[str, str] | None:
+    """The old and the new id of a group that was upgraded, when that is what an update says. Raises ValueError.
+
+    It says so twice: in the old group (`migrate_to_chat_id`) and in the new one (`migrate_from_chat_id`).
+    """
+    if b"migrate_" not in raw or (message := read_update(raw).message) is None:
+        return None
+    if message.migrate_to_chat_id is not None:
+        return str(message.chat.id), str(message.migrate_to_chat_id)
+    if message.migrate_from_chat_id is not None:
+        return str(message.migrate_from_chat_id), str(message.chat.id)
     return None
 
 
@@ -154,6 +184,11 @@ def _sender(user: User) -> Sender:
 
 def _reply(message: Message, bot_id: int) -> ReplyTo | None:
     target = message.reply_to_message
+    if target is None and (other := message.external_reply) is not None and other.chat is not None:
+        text = message.quote.text if message.quote is not None else ""
+        author = other.origin.sender_user if other.origin is not None else None
+        message_id = moves.message_id(str(other.chat.id), str(other.message_id))
+        return ReplyTo(message_id, _whole(text), author is not None and author.id == bot_id)
     if target is None or target.forum_topic_created is not None:
         return None
     if message.is_topic_message and target.message_id == message.message_thread_id:

@@ -7,7 +7,9 @@ from typing import Any, Literal, TypeAlias
 
 ApiErrorKind: TypeAlias = Literal[
     "refused",  # it will never be accepted in this form
-    "gone",  # the chat, topic or message is no longer there, or the bot may not write there
+    "gone",  # the topic or message is no longer there
+    "no_chat",  # the chat is no longer there, or the bot may not write in it
+    "moved",  # the chat has another id now, `migrate_to`
     "later",  # it had no effect, or may be repeated without harm: try again, after `retry_after` seconds if given
     "unknown",  # the request left and its fate is not known
     "conflict",  # somebody else receives with this token
@@ -17,24 +19,26 @@ ApiErrorKind: TypeAlias = Literal[
 ]
 
 # Words of the 400 answers that say "no longer there", from the sources of telegram-bot-api (`Client.cpp`).
-_GONE = (
+_NO_CHAT = (
     "chat not found",
     "user not found",
-    "message to edit not found",
-    "message to delete not found",
-    "message_id_invalid",
-    "message thread not found",
-    "topic_closed",
-    "topic_deleted",
-    "query is too old",
-    "query_id_invalid",
-    "group chat was upgraded",
     "group chat was deactivated",
     "chat_write_forbidden",
+    "chat_send_plain_forbidden",
     "have no rights to send",
-    "not enough rights to send",
+    "not enough rights to send text",
 )
 _TOPIC_GONE = ("message thread not found", "topic_closed", "topic_deleted")
+_GONE = (
+    "message to edit not found",
+    "message can't be edited",
+    "message to delete not found",
+    "message can't be deleted",
+    "message_id_invalid",
+    "query is too old",
+    "query_id_invalid",
+    *_TOPIC_GONE,
+)
 
 
 class ApiError(Exception):
@@ -62,13 +66,13 @@ def from_answer(code: int, description: str, parameters: Mapping[str, Any], *, r
     """
     words = description.lower()
     if (migrate_to := parameters.get("migrate_to_chat_id")) is not None:
-        return ApiError("gone", description, migrate_to=int(migrate_to))
+        return ApiError("moved", description, migrate_to=int(migrate_to))
     if code == 429:
         return ApiError("later", description, retry_after=float(parameters.get("retry_after") or 1))
     if code == 401 or (code == 404 and words.removeprefix("not found").strip() == ""):
         return ApiError("unauthorized", description)  # 404 without more: a token that cannot be one
     if code == 403:
-        return ApiError("gone", description)
+        return ApiError("no_chat", description)
     if code == 404:
         return ApiError("not_found", description)
     if code == 409:
@@ -81,6 +85,8 @@ def from_answer(code: int, description: str, parameters: Mapping[str, Any], *, r
         return ApiError("later", description)
     if "message is not modified" in words:
         return ApiError("not_modified", description)
+    if any(gone in words for gone in _NO_CHAT):
+        return ApiError("no_chat", description)
     if any(gone in words for gone in _GONE):
         return ApiError("gone", description)
     return ApiError("refused", description)

@@ -7,6 +7,8 @@ each message is kept, and one that fails is dropped.
 
 A chat that Telegram asks to pause is closed for that long; calls that come meanwhile fail as `later`, so that they
 wait where they are stored and not here. Other chats go on.
+
+Some calls do not wait: toasts, and questions about bot and files. They count all the same.
 """
 
 from __future__ import annotations
@@ -184,6 +186,10 @@ class Lanes:
     async def do(self, chat: str, call: Callable[[], Awaitable[T]], priority: int) -> T:
         """Make a call when it is its turn in the lane of `chat`. ApiErrors pass through."""
         return await self._lane(chat).do(call, priority)
+
+    def note(self) -> None:
+        """A call that does not wait its turn is made: for all chats together it counts."""
+        self._all.note(self._clock.monotonic())
 
     def paint(self, chat: str, message_id: str, paint: Paint) -> None:
         """Make this call when there is room, unless a newer one of the same message comes first."""
