@@ -35,9 +35,9 @@ _ID = re.compile(r"[a-z0-9_]{1,32}")
 
 # An engine is chosen with `/ID` in a chat and named on the command line, so its id may be no command there.
 _COMMANDS = """
-    agent at auth browse cancel config continue ctx doctor export file health help init listen loop model new pair ping
-    planmode plugins queue reasoning replay restart runs start stats status steer stop threads topic trigger usage
-    verbose version
+    agent ask at auth browse cancel config continue ctx doctor export file grants health help init listen loop model
+    new pair ping planmode plugins queue reasoning replay restart runs start stats status steer stop threads topic
+    trigger usage verbose version
 """
 RESERVED_IDS = frozenset(_COMMANDS.split())
 

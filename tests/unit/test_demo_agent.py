@@ -546,7 +546,7 @@ def test_questions(spawn: Spawn, payload: Frame, text: str) -> None:
     host.say("ask me a question")
     request = host.request()
     asked = request["request"]["input"]
-    assert [question["multiSelect"] for question in asked["questions"]] == [False, True]
+    assert [question["multiSelect"] for question in asked["questions"]] == [False, True, False]
     host.answer(request, behavior="allow", updatedInput=asked | payload)
     assert text in tool_text(host.until(is_block("tool_result")))
     assert host.result()["is_error"] is False
@@ -582,6 +582,24 @@ def test_control_requests(spawn: Spawn) -> None:
     host.say("hello")
     assert host.until(is_block("init"))["model"] == "demo-2"
     host.result()
+
+
+def test_rules_of_the_settings_are_not_asked_for(spawn: Spawn, folder: Path) -> None:
+    host = spawn("--settings", json.dumps({"permissions": {"allow": ["Bash(touch *)"]}}))
+    host.say("permission")
+    host.result()
+    assert (folder / "untether-demo.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("denial", "said"),
+    [("It must not be started yet.", "I do not start yet"), ("The user wants to talk.", "Let us talk about it")],
+)
+def test_a_plan_that_is_not_started_ends_the_turn(spawn: Spawn, denial: str, said: str) -> None:
+    host = spawn("--permission-mode", "plan")
+    host.say("plan")
+    host.answer(host.request(), behavior="deny", message=denial)
+    assert said in host.result()["result"]
 
 
 def test_settings_can_change_at_run_time(spawn: Spawn) -> None:

@@ -34,20 +34,23 @@ SECTIONS: Mapping[str, tuple[type[BaseModel], tuple[str, ...]]] = {
     "`[projects.NAME]`": (model.Project, ("projects", "NAME")),
     "`[progress]`": (model.Progress, ("progress",)),
     "`[watchdog]`": (model.Watchdog, ("watchdog",)),
+    "`[reminders]`": (model.Reminders, ("reminders",)),
     "`[retention]`": (model.Retention, ("retention",)),
     "`[security]`": (model.Security, ("security",)),
     "`[plugins]`": (model.Plugins, ("plugins",)),
 }
+# The sections of their own.
 TABLES = {
     "transports",
     "engines",
     "projects",
     "progress",
     "watchdog",
+    "reminders",
     "retention",
     "security",
     "plugins",
-}  # sections of their own
+}
 
 
 def without_code(text: str) -> str:

@@ -27,6 +27,7 @@ from ..conversation.hub import Hub
 from ..conversation.office import Office
 from ..conversation.outbox import Outbox
 from ..conversation.services import Options, Services, WatchLimits
+from ..conversation.times import ReminderTimes
 from ..faults import point
 from ..process.environment import agent_environment
 from ..process.guard import RoomLimits
@@ -36,6 +37,7 @@ from ..process.scope import keeper_prefix
 from ..runner import Runner
 from ..sd_notify import Notifier
 from ..settings import ConfigError, Settings, load
+from ..settings.model import Reminders, quiet_hours
 from ..store import kv, moves
 from ..store.database import Database, StoreError
 from ..store.lock import AlreadyRunning, StateLock
@@ -48,6 +50,7 @@ from ..transports.web.transport import WebTransport
 from . import engines as engine_list
 from . import logs
 from .errors import told
+from .oneoff import run_unattended
 from .screen import first_screen
 
 log = structlog.get_logger(__name__)
@@ -57,14 +60,28 @@ _FLUSH_S = 5.0
 
 @click.command()
 @click.option("--debug", is_flag=True, help="Log more.")
-def run(debug: bool = False) -> None:
-    """Start the bridge in the foreground. Ctrl-C or SIGTERM stops it; what runs goes on, and is taken up again."""
+@click.option("--unattended", is_flag=True, help="Run PROMPT without a chat: what would need a person is denied.")
+@click.option("--engine", "engine_id", help="With --unattended: the engine that answers.")
+@click.argument("prompt", required=False)
+def run(debug: bool = False, unattended: bool = False, engine_id: str | None = None, prompt: str | None = None) -> None:
+    """Start the bridge in the foreground. Ctrl-C or SIGTERM stops it; what runs goes on, and is taken up again.
+
+    With --unattended, run one PROMPT in this folder instead, and print the answer.
+    """
+    if unattended != (prompt is not None) or (engine_id is not None and not unattended):
+        raise click.UsageError("A prompt is run with: untether run --unattended [--engine NAME] 'PROMPT'")
     environment = dict(os.environ)
     notifier = Notifier.from_environment(os.environ)  # first of all: what is started from here on has none of it
     with told(ConfigError, code=2):
         settings = load()
-        logs.set_up(settings.secrets, level=logging.DEBUG if debug else logging.INFO)
+        level = logging.DEBUG if debug else logging.WARNING if unattended else logging.INFO
+        logs.set_up(settings.secrets, level=level)
         engines, errors = engine_list.build(settings, os.environ)
+    if prompt is not None:
+        engine = engines.get(engine_id or engines.default)
+        if engine is None:
+            raise click.UsageError(f"There is no engine {engine_id!r}. Known: {', '.join(engines.ids())}.")
+        raise SystemExit(run_unattended(settings, engine, prompt))
     for problem in settings.unread_tables(engines.ids(), ("telegram", "web")):
         click.echo(f"· {problem}", err=True)
     for load_error in errors:
@@ -258,6 +275,7 @@ class Bridge:
                 most=settings.watchdog.max_concurrent_engine_runs,
             ),
             zone=settings.zone,
+            reminders=_reminder_times(settings.reminders),
         )
 
     def _retention(self, clock: Clock) -> Retention:
@@ -296,6 +314,11 @@ class Bridge:
         if wanted and not address.endswith(f":{wanted}"):
             click.echo(f"Port {wanted} is taken; the console is on the next free one.", err=True)
         self.lock.note(console_url=settings.web.public_url or address)
+
+
+def _reminder_times(table: Reminders) -> ReminderTimes:
+    quiet = quiet_hours(table.quiet_hours) if table.quiet_hours is not None else None
+    return ReminderTimes(table.first_after if table.enabled else 0.0, table.every, quiet)
 
 
 def _home(settings: Settings) -> Path:

@@ -30,7 +30,20 @@ from ..model import (
 )
 from ..process.driver import Driver, Ended
 from ..process.host import AgentProcess, Launch, NotOurs, Receipt, Rung, WriteFailed
-from ..session import Begin, Decide, End, Input, Interrupt, Place, ProcessExit, Prompt, Say, StartFacts
+from ..session import (
+    Begin,
+    Configure,
+    Decide,
+    End,
+    Input,
+    Interrupt,
+    Place,
+    ProcessExit,
+    Prompt,
+    Say,
+    SessionChange,
+    StartFacts,
+)
 from ..store import deliveries, interactions, runs, threads
 from ..store.database import StoreError
 from ..store.interactions import Pending
@@ -78,6 +91,7 @@ class LiveProcess:
         self.edits = ProgressEdits(services, lambda: self.active, self.status_card)
         self._endings = Endings(services, engine)
         self.watch = Watch(services.clock, services.options.watch, self)
+        self.outdated = False  # what it started with is not right any more: it gets no further message
         self._closing = False
         self._lost = False
         self._history = left.history if left is not None else ()
@@ -255,6 +269,13 @@ class LiveProcess:
             await view.done.wait()
         return view.done.is_set()
 
+    async def configure(self, change: SessionChange) -> None:
+        """Change what the agent works under, at once. Raises Ended."""
+        await self.ready.wait()
+        if self.driver is None:
+            raise Ended
+        await self.driver.submit(Configure(change))
+
     async def close(self) -> None:
         """Let an idle agent end: its stdin is closed, and the ladder follows when that is not enough."""
         self._closing = True
@@ -280,7 +301,9 @@ class LiveProcess:
     @property
     def usable(self) -> bool:
         """A further message may be handed to it."""
-        return not self.ended.is_set() and not self._closing and self.session.capabilities.followup
+        if self.ended.is_set() or self._closing or self.outdated:
+            return False
+        return self.session.capabilities.followup
 
     # -------------------------------------------------------------------------------------------- InputLog
 

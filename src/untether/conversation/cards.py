@@ -8,15 +8,14 @@ from typing import Any
 
 import msgspec
 
-from ..model import Allow, Answers, Content, Decision, Deny, Interaction, Wait
-from ..store.interactions import Pending
+from ..model import Wait
 from ..text import words
-from ..text.blocks import Block, Code, Copyable, Line, Markdown, Quote
+from ..text.blocks import Block, Code, Copyable, Line, Markdown
 from ..transport import Button, Card, Rows
 from .progress import ProgressTracker, Pulse, step_text, wait_text
 
 # Data of buttons. The first letter says what, the rest whom it is about; at most 64 bytes.
-STOP, AGAIN, RESUME, DETAILS, VERBOSE, INTERACTION, EXAMPLE = (
+STOP, AGAIN, RESUME, DETAILS, VERBOSE, INTERACTION, EXAMPLE, GRANT, MODE = (
     "stop",
     "again",
     "resume",
@@ -24,6 +23,8 @@ STOP, AGAIN, RESUME, DETAILS, VERBOSE, INTERACTION, EXAMPLE = (
     "verbose",
     "i",
     "try",
+    "grant",
+    "mode",
 )
 
 
@@ -183,101 +184,6 @@ def interrupted(run_id: int, title: str, done: Sequence[str] = (), so_far: str =
 
 def details(raw: str) -> Card:
     return Card((Line("What the agent said:", "bold"), Code(raw)), silent=True, file_name="details.txt")
-
-
-# -------------------------------------------------------------------------------------------------- interactions
-
-
-def content_blocks(body: Sequence[Content]) -> list[Block]:
-    """The whole content of what is asked."""
-    blocks: list[Block] = []
-    for piece in body:
-        counts = f"  +{piece.added} −{piece.removed or 0}" if piece.added is not None else ""
-        if piece.label or counts:
-            blocks.append(Line(f"{piece.label}{counts}", "bold"))
-        if piece.form == "markdown":
-            blocks.append(Markdown(piece.text))
-        elif piece.form == "text":
-            blocks.append(Line(piece.text))
-        else:
-            language = {"command": "bash", "diff": "diff", "json": "json"}.get(piece.form, piece.language)
-            blocks.append(Code(piece.text, language))
-    return blocks
-
-
-def asked(pending_key: str, interaction: Interaction, where: str) -> Card:
-    """A request for a person, with the whole content before the buttons."""
-    blocks: list[Block] = [Line(f"⏸ {interaction.act}", "bold"), *content_blocks(interaction.body)]
-    if interaction.note:
-        blocks.append(Line(interaction.note, "quiet"))
-    blocks.append(Line(f"{where} · asked by {interaction.asked_by or 'the main agent'}", "quiet"))
-    data = f"{INTERACTION}:{pending_key}"
-    rows: list[tuple[Button, ...]]
-    if interaction.kind == "question":
-        blocks.append(Line("Reply to this message with your answer.", "quiet"))
-        rows = [(Button("Skip", f"{data}:d"),)]
-    else:
-        plain = (Button("Approve", f"{data}:a", style="success"), Button("Deny", f"{data}:d", style="danger"))
-        rows = [plain, (Button("Deny and say why", f"{data}:w"),)]
-    return Card(tuple(blocks), buttons=tuple(rows), whole="attach", file_name=_file_name(interaction))
-
-
-def _file_name(interaction: Interaction) -> str:
-    forms = {piece.form for piece in interaction.body}
-    if "diff" in forms:
-        return "change.diff"
-    if forms == {"command"}:
-        return "command.sh"
-    return "plan.md" if interaction.kind == "plan" else "request.md"
-
-
-_EDIT_ROOM = 3900  # UTF-16 units of a message, with some to spare: an edit cannot go on in a second one
-
-
-def outcome(pending: Pending, by: str, at: float, *, undelivered: bool = False, zone: tzinfo | None = None) -> Card:
-    """What becomes of the message after the tap: one quiet line, the content in a quote that opens."""
-    decision = pending.decision
-    if undelivered:
-        line = "✗ The agent ended before it heard your answer"
-    elif pending.state == "withdrawn" or decision is None:
-        line = "■ No longer needed"
-    else:
-        sign = "✗" if isinstance(decision, Deny) else "✓"
-        line = f"{sign} {verdict(pending.interaction, decision)} by {by} {words.clock_time(at, zone)}"
-    brief = words.one_line(_brief(pending.interaction), 60)
-    blocks: list[Block] = [Line(f"{line} · {brief}" if brief else line)]
-    if isinstance(decision, Deny) and decision.reason and not undelivered:
-        blocks.append(Line(f"Reason: {_cut(decision.reason, 400)}", "quiet"))
-    if isinstance(decision, Answers) and not undelivered:
-        blocks.append(Line(_cut(" · ".join(dict.fromkeys(decision.by_question.values())), 400)))
-    room = _EDIT_ROOM - sum(len(block.text) + 1 for block in blocks if isinstance(block, Line))
-    if whole := _cut("\n".join(piece.text for piece in pending.interaction.body), room):
-        blocks.append(Quote(whole, expandable=True))
-    return Card(tuple(blocks))
-
-
-def _cut(text: str, limit: int) -> str:
-    """The first `limit` UTF-16 units, as messengers count."""
-    units = text.encode("utf-16-le", "replace")
-    return text if len(units) <= 2 * limit else units[: 2 * limit].decode("utf-16-le", "ignore") + "…"
-
-
-def _brief(interaction: Interaction) -> str:
-    if not interaction.body:
-        return interaction.act
-    first = interaction.body[0]
-    return first.label or first.text.strip().lstrip("# ")
-
-
-def verdict(interaction: Interaction, decision: Decision) -> str:
-    """What a decision is called."""
-    match decision:
-        case Allow():
-            return "Approved"
-        case Answers():
-            return "Answered"
-        case _:
-            return "Skipped" if interaction.kind == "question" else "Denied"
 
 
 # -------------------------------------------------------------------------------------------------------- small

@@ -13,9 +13,12 @@ from ..store.updates import Update
 from ..text import words
 from ..text.blocks import Line
 from ..transport import Button, Card, ChatRef, MessageIn, Priority, TapIn
-from . import cards, context, requests, twins
-from .desk import Desk, decision_of
+from . import cards, context, twins
+from .asking import Asking
+from .desk import Desk
 from .directives import command
+from .granted import Granted
+from .modes import Modes
 from .scheduler import Scheduler
 from .services import Services
 from .takeover import RESTARTED
@@ -42,6 +45,13 @@ COMMANDS: dict[str, Help] = {
         "/ctx [set PROJECT [@branch] | clear]", "show or bind the project of this chat", "/ctx set shop @fix-cart"
     ),
     "restart": Help("/restart", "start Untether again; what runs goes on", "/restart"),
+    "planmode": Help(
+        "/planmode [on | plan-auto | auto | off | show | clear | MODE]",
+        "what agents may do here without asking",
+        "/planmode on",
+    ),
+    "ask": Help("/ask [on | off | clear]", "whether agents may ask you questions here", "/ask off"),
+    "grants": Help("/grants", "what is allowed for good, and how to revoke it", "/grants"),
     "help": Help("/help [all | COMMAND]", "this list", "/help ctx"),
 }
 
@@ -56,12 +66,10 @@ UNAVAILABLE = frozenset(
         "continue",
         "export",
         "file",
-        "grants",
         "health",
         "listen",
         "loop",
         "model",
-        "planmode",
         "ping",
         "queue",
         "reasoning",
@@ -79,12 +87,14 @@ UNAVAILABLE = frozenset(
 
 
 class Commands:
-    URGENT = frozenset((*COMMANDS, "start")) - {"ctx"}  # they do not wait behind messages
+    URGENT = frozenset((*COMMANDS, "start")) - {"ctx", "planmode", "ask"}  # they do not wait behind messages
 
     def __init__(self, services: Services, scheduler: Scheduler, desk: Desk) -> None:
         self._services = services
         self._scheduler = scheduler
-        self._desk = desk
+        self.asking = Asking(services, desk)
+        self._granted = Granted(services, scheduler)
+        self._modes = Modes(services, scheduler)
         # How a tap on an example becomes a message; the router sets it, which routes all messages.
         self.send_prompt: Callable[[Update, MessageIn], Awaitable[None]]
 
@@ -120,6 +130,12 @@ class Commands:
                 return True
             case "ctx":
                 card = await self._ctx(message.chat, rest)
+            case "planmode":
+                card = await self._modes.planmode(message.chat, rest)
+            case "ask":
+                card = await self._modes.ask(message.chat, rest)
+            case "grants":
+                card = self._granted.card()
             case _ if word in self._services.projects or word in self._services.engines.ids():
                 return False
             case _ if word in UNAVAILABLE:
@@ -333,7 +349,13 @@ class Commands:
     async def tap(self, update: Update, tap: TapIn, toast: Toast) -> None:
         what, _, about = tap.data.partition(":")
         if what == cards.INTERACTION:
-            await self._tap_interaction(update, tap, about, toast)
+            await self.asking.tap(update, tap, about, toast)
+        elif what == cards.GRANT and about.isdigit():
+            await self._tap_grant(update, tap, int(about), toast)
+        elif what == cards.MODE:
+            card = await self._modes.planmode(tap.chat, about)
+            await toast("Done")
+            await self.tell(tap.chat, card, update)
         elif what == cards.EXAMPLE:
             await toast("Sent")
             await self.send_prompt(update, MessageIn(tap.chat, tap.sender, "", about))
@@ -342,35 +364,20 @@ class Commands:
         else:
             await toast("This button is not known any more")
 
-    async def _tap_interaction(self, update: Update, tap: TapIn, about: str, toast: Toast) -> None:
-        key, _, choice = about.partition(":")
-        letter, _, text = choice.partition(":")
-        pending = self._desk.pending(key)
-        if pending is None or not self._belongs(tap, pending):
-            await toast("This request is not known any more")
-            return
+    async def _tap_grant(self, update: Update, tap: TapIn, grant_id: int, toast: Toast) -> None:
+        said, card = await self._granted.revoke(grant_id)
+        await toast(said)
         services = self._services
-        if not services.transports[tap.chat.transport].shows_all:
-            now = services.clock.now()
-            await services.db.write(
-                lambda conn: requests.turned_up(conn, pending, tap.message_id, now, services.options.zone)
-            )
-            services.outbox.kick()
-        if (decision := decision_of(letter, text)) is not None:
-            await toast(await self._desk.decide(key, decision, tap.sender, toast, update))
-        elif letter != "w":
-            await toast("This button is not known any more")
-        elif pending.state == "open":
-            await toast("Reply to this message with the reason")
-        else:
-            await toast(self._desk.late(pending))
+        left = self._granted.card()
 
-    def _belongs(self, tap: TapIn, pending: interactions.Pending) -> bool:
-        """A tap counts in the chat where the request was shown, and on a transport that shows all."""
-        if self._services.transports[tap.chat.transport].shows_all or pending.delivery_id is None:
-            return True
-        shown = self._services.db.read(lambda conn: deliveries.get(conn, pending.delivery_id or 0))
-        return shown is not None and shown.chat.transport == tap.chat.transport and shown.chat.chat == tap.chat.chat
+        def job(conn: sqlite3.Connection) -> None:
+            if (shown := deliveries.of_message(conn, tap.chat, tap.message_id)) is not None:
+                deliveries.add_edit(conn, shown.id, left, services.clock.now(), priority=Priority.NOTICE)
+
+        await services.db.write(job)
+        services.outbox.kick()
+        if card is not None:
+            await self.tell(tap.chat, card, update)
 
     async def _tap_run(self, update: Update, tap: TapIn, what: str, run_id: int, toast: Toast) -> None:
         services = self._services

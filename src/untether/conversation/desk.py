@@ -9,16 +9,16 @@ import msgspec
 import structlog
 
 from ..faults import point
-from ..model import Allow, Answers, Decision, Deny
+from ..model import Allow, Decision
 from ..process.driver import Ended
 from ..session import Decide
-from ..store import deliveries, interactions, updates
+from ..store import deliveries, grants, interactions, updates
 from ..store.database import StoreError
 from ..store.interactions import Pending
+from ..store.threads import Thread
 from ..store.updates import Update
-from ..text import words
 from ..transport import Sender
-from . import cards
+from . import asked_cards
 from .scheduler import Scheduler
 from .services import Services
 
@@ -46,9 +46,9 @@ class Desk:
     ) -> str:
         """Decide a request: claim it, hand it to the agent, then change its message. Returns what to say of it.
 
-        The claim, the session's input and that the update is dealt with are one commit. What is returned is for a
-        toast: a late, repeated or withdrawn decision says which it was. `told` is called with the toast as soon as the
-        claim counts, before the agent has it.
+        The claim, the rules that it grants, the session's input and that the update is dealt with are one commit. What
+        is returned is for a toast: a late, repeated or withdrawn decision says which it was. `told` is called with the
+        toast as soon as the claim counts, before the agent has it.
         """
         services = self._services
         pending = self.pending(key)
@@ -58,14 +58,17 @@ class Desk:
         if live is not None:
             await live.ready.wait()  # it may be one that is being taken up again
         if live is None or live.driver is None or live.ended.is_set():
-            return self.late(pending) if pending.state != "open" else "The agent that asked has ended"
+            if pending.state != "open":
+                return asked_cards.late(pending, services.options.zone)
+            return "The agent that asked has ended"
         now = services.clock.now()
         name = by.name or by.id
 
         def claim(conn: sqlite3.Connection) -> None:
             if not interactions.claim(conn, key, decision, name, now):
                 again = interactions.get(conn, key)
-                raise Late(self.late(again or pending))
+                raise Late(asked_cards.late(again or pending, services.options.zone))
+            keep_rule(conn, live.thread, pending, decision, name, now)
             updates.done(conn, update.id)
 
         try:
@@ -78,32 +81,21 @@ class Desk:
             log.error("desk.not_stored", key=key, error=str(error))
             return "Could not be stored, nothing was decided. Try again."
         point("tap.claimed")
-        verdict = cards.verdict(pending.interaction, decision)
+        verdict = asked_cards.toast(pending.interaction, decision)
         await told(verdict)
         decided = msgspec.structs.replace(pending, state="decided", decision=decision, decided_by=name, decided=now)
         await live.tell_decided(decided, receipts)
         return verdict
 
-    def late(self, pending: Pending) -> str:
-        """What became of a request that is closed."""
-        if pending.state == "withdrawn":
-            return "No longer needed"
-        if pending.state == "decided" and pending.decision is not None and pending.decided is not None:
-            verdict = cards.verdict(pending.interaction, pending.decision).lower()
-            return f"Already {verdict} {words.clock_time(pending.decided, self._services.options.zone)}"
-        return "This request is closed"
 
+def keep_rule(
+    conn: sqlite3.Connection, thread: Thread, pending: Pending, decision: Decision, by: str, now: float
+) -> None:
+    """A scope that holds for good is kept as rules of ours, which are sent at every start where the thread works.
 
-def reply_decision(pending: Pending, text: str) -> Decision:
-    """What a plain reply to a request means: the answer to a question, else the reason of a deny. Never a command."""
-    questions = pending.interaction.questions
-    return Answers({question.text: text for question in questions}) if questions else Deny(reason=text)
-
-
-def decision_of(letter: str, text: str = "") -> Decision | None:
-    """The decision that a button's letter (and a typed reason) stands for; None for an unknown letter."""
-    if letter == "a":
-        return Allow()
-    if letter == "d":
-        return Deny(reason=text)
-    return None
+    Its choice has them as its description, one a line.
+    """
+    if isinstance(decision, Allow) and decision.scope.startswith("always:"):
+        choice = asked_cards.choice_of(pending.interaction, decision.scope)
+        for rule in choice.description.splitlines() if choice is not None else ():
+            grants.add(conn, thread, rule, by, now)

@@ -7,6 +7,7 @@ import anyio
 from .commands import Commands
 from .desk import Desk
 from .inbox import StoredInbox
+from .reminders import Reminders
 from .router import Router
 from .scheduler import Scheduler
 from .services import Services
@@ -20,7 +21,7 @@ class Office:
         self.scheduler = Scheduler(services)
         self.desk = Desk(services, self.scheduler)
         commands = Commands(services, self.scheduler, self.desk)
-        self.router = Router(services, self.scheduler, self.desk, commands)
+        self.router = Router(services, self.scheduler, commands)
         self.inbox = StoredInbox(
             services.db,
             services.transports,
@@ -33,6 +34,7 @@ class Office:
         )
         self.router.inbox = self.inbox
         self.views = Views(services, self.scheduler)
+        self.reminders = Reminders(services)
 
     async def run(self) -> None:
         """Serve until cancelled. What the last stop left is taken up first."""
@@ -40,4 +42,5 @@ class Office:
             tasks.start_soon(self.services.outbox.run)
             await tasks.start(self.scheduler.run)
             tasks.start_soon(self.inbox.run)
+            tasks.start_soon(self.reminders.run)
             self.started.set()

@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 import structlog
 
 from ..model import EngineId, ResumeToken
 from ..store import deliveries, threads, updates
-from ..store.interactions import Pending
 from ..store.threads import Thread
 from ..store.updates import Update
 from ..text import words
 from ..transport import Card, ChatRef, Inbound, MessageIn, SendFailed, TapIn
 from . import cards, context, twins
+from .asking import Typed
 from .commands import Commands
-from .desk import Desk, reply_decision
 from .directives import Directives, command, parse
 from .inbox import StoredInbox
 from .scheduler import Scheduler
@@ -31,11 +31,11 @@ _PROBABLY_CUT = 4000  # characters; messengers cut what is longer than about tha
 
 
 class Router:
-    def __init__(self, services: Services, scheduler: Scheduler, desk: Desk, commands: Commands) -> None:
+    def __init__(self, services: Services, scheduler: Scheduler, commands: Commands) -> None:
         self._services = services
         self._scheduler = scheduler
-        self._desk = desk
         self._commands = commands
+        self._asking = commands.asking
         self.inbox: StoredInbox | None = None  # set by the composition root; only for joining cut texts
         commands.send_prompt = self._prompt
 
@@ -46,7 +46,7 @@ class Router:
         word = command(inbound.text)
         if word is not None and word[0] in self._commands.URGENT:
             return True
-        return self._asked_about(inbound) is not None
+        return len(inbound.text) < _PROBABLY_CUT and self._asking.typed(inbound) is not None
 
     async def route(self, update: Update, inbound: Inbound) -> None:
         if isinstance(inbound, TapIn):
@@ -103,9 +103,9 @@ class Router:
 
     async def _message(self, update: Update, message: MessageIn) -> None:
         await self._recognise(message)
-        pending = self._asked_about(message)
-        if pending is not None:
-            await self._decide_by_reply(update, message, pending)
+        typed = self._asking.typed(message)
+        if typed is not None:
+            await self._typed(update, message, typed)
             return
         word = command(message.text)
         if word is not None and await self._commands.run(update, message, *word):
@@ -123,26 +123,14 @@ class Router:
             await services.db.write(lambda conn: twins.answered(conn, message.chat, reply, now))
             services.outbox.kick()
 
-    async def _decide_by_reply(self, update: Update, message: MessageIn, pending: Pending) -> None:
-        decided = False
-
-        async def told(verdict: str) -> None:
-            nonlocal decided
-            decided = True
-
-        decision = reply_decision(pending, message.text.strip())
-        verdict = await self._desk.decide(pending.key, decision, message.sender, told, update)
-        if not decided:
-            await self.tell(message.chat, cards.notice(f"✗ {verdict}.", reply_to=message.message_id), update)
-
-    def _asked_about(self, message: MessageIn) -> Pending | None:
-        """The open request that a message replies to."""
-        if message.reply_to is None or not message.text.strip():
-            return None
-        reply = message.reply_to
-        found = self._services.db.read(lambda conn: deliveries.of_message(conn, message.chat, reply.message_id))
-        pending = self._desk.of_message(found)
-        return pending if pending is not None and pending.state == "open" else None
+    async def _typed(self, update: Update, message: MessageIn, typed: Typed) -> None:
+        """Words for an open request; a long text that was cut is whole again before it counts."""
+        message, others = await self._joined(msgspec.structs.replace(message, text=printable(message.text)))
+        failed = await self._asking.take(update, message, typed)
+        if failed:
+            await self.tell(message.chat, cards.notice(f"✗ {failed}.", reply_to=message.message_id), update, *others)
+        for other in others:
+            await self._services.db.write(partial(updates.done, update_id=other.id))
 
     async def _joined(self, message: MessageIn) -> tuple[MessageIn, list[Update]]:
         """Join a text that the messenger cut into several messages: same sender, one after the other at once.

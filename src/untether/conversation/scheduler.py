@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import anyio
@@ -16,7 +16,7 @@ from ..faults import point
 from ..model import CompletedEvent, EngineId, ResumeToken
 from ..process.driver import Ended
 from ..process.host import NotOurs, SpawnFailed
-from ..runner import PRESPAWN_BLOCKED_KEY, RunOptions
+from ..runner import PRESPAWN_BLOCKED_KEY
 from ..session import ProcessExit, Prompt, StartFacts
 from ..store import deliveries, interactions, runs, threads
 from ..store.database import StoreError
@@ -27,6 +27,7 @@ from .bridge import LiveProcess
 from .live_run import LiveRun, Withdrawn, hand_over
 from .presence import Presence
 from .services import Services
+from .start import start_settings
 from .takeover import Found, Takeover
 
 log = structlog.get_logger(__name__)
@@ -127,6 +128,17 @@ class Scheduler:
                 tasks.start_soon(live.stop)
         return turns, len(found) - turns
 
+    def renew(self, which: Callable[[LiveProcess], bool]) -> int:
+        """End some processes as soon as they are idle: what they started with is not right any more. How many.
+
+        Their sessions are resumed with the next message.
+        """
+        found = [live for live in self._live.values() if which(live)]
+        for live in found:
+            live.outdated = True
+            self.wake(live.thread.id)
+        return len(found)
+
     # ------------------------------------------------------------------------------------------------- a thread
 
     async def _work(self, thread_id: int) -> None:
@@ -167,7 +179,7 @@ class Scheduler:
 
     async def _rest(self, live: LiveProcess, wake: anyio.Event) -> None:
         """Wait for the next message; an agent that stays idle is let go."""
-        patience = self._services.options.idle_close_s
+        patience = 0.0 if live.outdated else self._services.options.idle_close_s
         with anyio.move_on_after(patience if live.idle else max(patience, _LOOK_AGAIN_S)):
             async with anyio.create_task_group() as tasks:
                 for event in (wake, live.ended):
@@ -225,7 +237,7 @@ class Scheduler:
             cwd=thread.cwd,
             cli_version=engine.runner.cli_version,
             resume=ResumeToken(EngineId(engine.id), thread.session) if thread.session else None,
-            settings=engine.runner.start_settings(RunOptions(**message.options)),
+            settings=start_settings(services, engine, thread, message),
         )
         live = LiveProcess(services, engine, thread, start)
         live.expect(prompt, view)

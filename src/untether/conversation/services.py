@@ -30,6 +30,7 @@ from .engines import Engines
 from .hub import Hub
 from .outbox import Outbox
 from .persistence import persist
+from .times import ReminderTimes
 
 log = structlog.get_logger(__name__)
 
@@ -73,6 +74,7 @@ class Options(Record, frozen=True):
     watch: WatchLimits = WatchLimits()
     room: RoomLimits = RoomLimits()
     zone: tzinfo | None = None  # in which clock times are shown; None: this machine's
+    reminders: ReminderTimes = ReminderTimes()
 
 
 @dataclass

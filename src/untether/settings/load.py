@@ -21,6 +21,7 @@ from .model import (
     Plugins,
     Progress,
     Project,
+    Reminders,
     Retention,
     Root,
     Security,
@@ -125,6 +126,10 @@ class Settings:
     @property
     def retention(self) -> Retention:
         return self.values.retention
+
+    @property
+    def reminders(self) -> Reminders:
+        return self.values.reminders
 
     @property
     def security(self) -> Security:

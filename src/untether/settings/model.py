@@ -12,6 +12,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+from datetime import time
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -112,6 +113,20 @@ def _bot_token(value: SecretStr) -> SecretStr:
     if not re.fullmatch(r"[!-~]+", token) or any(char in token for char in "/?#"):
         raise ValueError("must be the token that @BotFather gave you, such as 123456:ABC-DEF")
     return SecretStr(token)
+
+
+def _hours(value: str) -> str:
+    try:
+        quiet_hours(value)
+    except ValueError:
+        raise ValueError('must be two times, such as "22:00-07:00"') from None
+    return value
+
+
+def quiet_hours(value: str) -> tuple[time, time]:
+    """The two times of a text such as `22:00-07:00`. Raises ValueError."""
+    start, _, end = value.partition("-")
+    return time.fromisoformat(start.strip()), time.fromisoformat(end.strip())
 
 
 def _not_blank(value: object) -> object:
@@ -322,6 +337,16 @@ class Retention(Section):
     """The texts of messages and answers; those of a session's last run stay."""
 
 
+class Reminders(Section):
+    enabled: bool = True
+    first_after: float = Field(default=600.0, ge=10)
+    """Seconds from a request to its first reminder."""
+    every: float = Field(default=1800.0, ge=10)
+    """Seconds between further ones."""
+    quiet_hours: Annotated[Text, AfterValidator(_hours)] | None = None
+    """From when to when there are none, as "22:00-07:00", in `timezone`."""
+
+
 class Security(Section):
     env_extra_allow: EnvNames = ()
     env_extra_prefix_allow: EnvNames = ()
@@ -361,6 +386,7 @@ class Root(BaseSettings):
     progress: Progress = Field(default_factory=Progress)
     watchdog: Watchdog = Field(default_factory=Watchdog)
     retention: Retention = Field(default_factory=Retention)
+    reminders: Reminders = Field(default_factory=Reminders)
     security: Security = Field(default_factory=Security)
     plugins: Plugins = Field(default_factory=Plugins)
 

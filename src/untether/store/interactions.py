@@ -10,8 +10,23 @@ import msgspec
 from ..model import Decision, Interaction, Record
 
 
+class Given(Record, frozen=True):
+    """What was answered to one question so far: ticked options by index, words, and whether that is all.
+
+    `delivery_id` is the message that asks it.
+    """
+
+    options: tuple[int, ...] = ()
+    text: str = ""
+    done: bool = False
+    delivery_id: int | None = None
+
+
 class Pending(Record, frozen=True):
-    """An interaction as stored. `key` is what a button carries; `state` is open, decided or withdrawn."""
+    """An interaction as stored. `key` is what a button carries; `state` is open, decided or withdrawn.
+
+    `answers` holds those to its questions so far, in their order; `delivery_id` is the part with the buttons.
+    """
 
     key: str
     process_id: str
@@ -23,20 +38,25 @@ class Pending(Record, frozen=True):
     decided_by: str
     decided: float | None
     opened: float
+    answers: tuple[Given, ...] = ()
+    reminder_id: int | None = None
+    reminded: float | None = None
 
 
 _SELECT = (
-    "SELECT key, process_id, run_id, record AS interaction, state, delivery_id, decision, decided_by, decided, opened"
-    " FROM interactions"
+    "SELECT key, process_id, run_id, record AS interaction, state, delivery_id, decision, decided_by, decided, opened,"
+    " answers, reminder_id, reminded FROM interactions"
 )
 _INTERACTION = msgspec.json.Decoder(Interaction)
+_ANSWERS = msgspec.json.Decoder(tuple[Given, ...])
 _DECISION: msgspec.json.Decoder[Decision] = msgspec.json.Decoder(Decision)
 
 
 def _pending(row: Any) -> Pending:
     interaction = _INTERACTION.decode(row["interaction"])
     decision = None if row["decision"] is None else _DECISION.decode(row["decision"])
-    return Pending(**{**dict(row), "interaction": interaction, "decision": decision})
+    answers = _ANSWERS.decode(row["answers"])
+    return Pending(**{**dict(row), "interaction": interaction, "decision": decision, "answers": answers})
 
 
 def open_(conn: sqlite3.Connection, key: str, process_id: str, run_id: int, record: Interaction, now: float) -> bool:
@@ -51,6 +71,15 @@ def open_(conn: sqlite3.Connection, key: str, process_id: str, run_id: int, reco
 
 def set_delivery(conn: sqlite3.Connection, key: str, delivery_id: int) -> None:
     conn.execute("UPDATE interactions SET delivery_id = ? WHERE key = ?", (delivery_id, key))
+
+
+def set_answers(conn: sqlite3.Connection, key: str, answers: tuple[Given, ...]) -> None:
+    conn.execute("UPDATE interactions SET answers = ? WHERE key = ?", (msgspec.json.encode(answers).decode(), key))
+
+
+def set_reminder(conn: sqlite3.Connection, key: str, delivery_id: int | None, reminded: float | None) -> None:
+    """The message that reminds of it now, and when it was last reminded of."""
+    conn.execute("UPDATE interactions SET reminder_id = ?, reminded = ? WHERE key = ?", (delivery_id, reminded, key))
 
 
 def get(conn: sqlite3.Connection, key: str) -> Pending | None:
@@ -76,7 +105,8 @@ def decided_unshown(conn: sqlite3.Connection, process_id: str) -> list[Pending]:
     """Those of a process that were decided while no edit of their message tells so."""
     rows = conn.execute(
         f"{_SELECT} WHERE process_id = ? AND state = 'decided' AND delivery_id IS NOT NULL"
-        " AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.target = interactions.delivery_id AND d.act = 'edit')",
+        " AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.target = interactions.delivery_id AND d.act = 'edit'"
+        " AND d.created >= interactions.decided)",  # those before it showed the questions on their way
         (process_id,),
     )
     return [_pending(row) for row in rows]

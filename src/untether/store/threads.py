@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -12,11 +12,16 @@ from ..transport import ChatRef
 
 
 class Chat(Record, frozen=True):
-    """What is set for a chat or topic. `current` is the thread that the next message continues."""
+    """What is set for a chat or topic. `current` is the thread that the next message continues.
+
+    `permission_mode` and `ask_questions` are for its runs; None leaves them to what is set elsewhere.
+    """
 
     project: str | None = None
     branch: str | None = None
     current: int | None = None
+    permission_mode: str | None = None
+    ask_questions: bool | None = None
 
 
 def place_name(cwd: str, project: str | None, branch: str | None) -> str:
@@ -63,15 +68,16 @@ class Message(Record, frozen=True):
 
 def chat(conn: sqlite3.Connection, ref: ChatRef) -> Chat:
     row = conn.execute(
-        "SELECT project, branch, current FROM chats WHERE transport = ? AND chat = ? AND thread = ?",
+        "SELECT project, branch, current, permission_mode, ask_questions FROM chats"
+        " WHERE transport = ? AND chat = ? AND thread = ?",
         (ref.transport, ref.chat, ref.thread),
     ).fetchone()
-    return Chat() if row is None else Chat(row[0], row[1], row[2])
+    return Chat() if row is None else Chat(row[0], row[1], row[2], row[3], None if row[4] is None else bool(row[4]))
 
 
 def set_chat(conn: sqlite3.Connection, ref: ChatRef, **values: Any) -> None:
-    """Set columns of a chat: project, branch, current."""
-    names = [name for name in ("project", "branch", "current") if name in values]
+    """Set columns of a chat: the fields of `Chat`."""
+    names = [name for name in Chat.__struct_fields__ if name in values]
     conn.execute(
         "INSERT OR IGNORE INTO chats (transport, chat, thread) VALUES (?, ?, ?)", (ref.transport, ref.chat, ref.thread)
     )
@@ -80,6 +86,14 @@ def set_chat(conn: sqlite3.Connection, ref: ChatRef, **values: Any) -> None:
         " WHERE transport = ? AND chat = ? AND thread = ?",
         (*(values[name] for name in names), ref.transport, ref.chat, ref.thread),
     )
+
+
+def chosen(conn: sqlite3.Connection, ref: ChatRef, name: Literal["permission_mode", "ask_questions"]) -> Any:
+    """What a topic, or else its chat, has chosen; None for nothing."""
+    own = getattr(chat(conn, ref), name)
+    if own is None and ref.thread:
+        return getattr(chat(conn, ChatRef(ref.transport, ref.chat)), name)
+    return own
 
 
 # ------------------------------------------------------------------------------------------------------ threads

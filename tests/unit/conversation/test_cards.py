@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from untether.conversation import cards
+from untether.conversation import asked_cards, cards
 from untether.conversation.progress import ProgressTracker, wait_text
 from untether.model import Allow, Answers, Content, Decision, Deny, Interaction, Wait
 from untether.store.interactions import Pending
@@ -27,7 +27,7 @@ def test_an_outcome_fits_one_message(decision: Decision) -> None:
     """It is an edit: what is too long cannot go on in a second message, and the buttons would stay."""
     asked = Interaction("r1", "permission", "Run a command?", (Content("command", "🤖" * 9000),))
     pending = Pending("k", "p", 1, asked, "decided", 1, decision, "Ann", 0.0, 0.0)
-    text = to_plain(cards.outcome(pending, "Ann", 0.0).blocks)
+    text = to_plain(asked_cards.outcome(pending, "Ann", 0.0).blocks)
     assert len(text.encode("utf-16-le")) // 2 <= 4096
     assert "…" in text
 

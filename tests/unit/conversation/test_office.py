@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.chat import STRANGER, FakeChat, engines_for, office_with
-from untether.conversation import cards
+from untether.conversation import asked_cards
 from untether.conversation.context import Project
 from untether.model import Allow, Content, Interaction
 from untether.store import runs
@@ -83,10 +83,10 @@ async def test_a_reply_to_a_request_is_the_reason_of_a_deny(tmp_path: Path) -> N
         asked = await chat.shown(button="Deny and say why")
         await chat.tap(asked, "Deny and say why")
         await chat.until(lambda: chat.toasts)
-        assert chat.toasts == ["Reply to this message with the reason"]
+        assert chat.toasts == ["Send it as your next message"]
         await chat.say("/new files are not wanted here", reply_to=asked)  # never a command
         await chat.shown("✗ Denied by Ann", "Reason: /new files are not wanted here")
-        await chat.shown("not wanted here", after=chat.messages.index(asked) + 1)
+        await chat.shown("The answer was: /new files are not wanted here")
 
 
 async def test_a_late_tap_is_told_what_was_decided(tmp_path: Path) -> None:
@@ -322,8 +322,8 @@ async def test_projects_and_ctx(tmp_path: Path) -> None:
 async def test_commands_of_later_versions_are_named_as_such(tmp_path: Path) -> None:
     chat = FakeChat()
     async with office_with(tmp_path, chat):
-        await chat.say("/planmode on")
-        await chat.shown("/planmode is not available in this version.")
+        await chat.say("/export")
+        await chat.shown("/export is not available in this version.")
         await chat.say("/help")
         await chat.shown("/status", "/cancel", "/new")
         await chat.say("/status")
@@ -354,22 +354,37 @@ async def test_stop_and_details_buttons(tmp_path: Path) -> None:
 async def test_a_question_is_answered_by_a_reply(tmp_path: Path) -> None:
     chat = FakeChat()
     async with office_with(tmp_path, chat):
-        await chat.say("question please")
-        asked = await chat.shown("⏸ Answer 2 questions?", "Reply to this message with your answer.", button="Skip")
+        await chat.say("choice please")
+        asked = await chat.shown("⏸ Which database?", button="Skip")
         assert "Approve" not in asked.labels
         await chat.say("whatever is simplest", reply_to=asked)
-        await chat.shown("✓ Answered by Ann", "whatever is simplest")
+        await chat.shown("✓ Answered: “whatever is simplest”", "Ann")
         await chat.shown("whatever is simplest", "demo-1", after=chat.messages.index(asked) + 1)
 
 
 async def test_a_question_may_be_skipped(tmp_path: Path) -> None:
     chat = FakeChat()
     async with office_with(tmp_path, chat):
-        await chat.say("question please")
+        await chat.say("choice please")
         asked = await chat.shown(button="Skip")
         await chat.tap(asked, "Skip")
         await chat.shown("✗ Skipped by Ann")
         assert chat.toasts == ["Skipped"]
+
+
+async def test_three_questions_are_answered_by_tapping(tmp_path: Path) -> None:
+    chat = FakeChat()
+    async with office_with(tmp_path, chat):
+        await chat.say("question please")
+        await chat.tap(await chat.shown("⏸ Which database? (1 of 3)"), "Postgres")
+        second = await chat.shown("⏸ Which extras? (2 of 3)", button="☐ Docs")
+        await chat.tap(second, "☐ Docs")
+        await chat.until(lambda: "☑ Docs" in second.labels)
+        await chat.tap(second, "Done")
+        await chat.tap(await chat.shown("⏸ Which layout? (3 of 3)", "src/app.py"), "Nested")
+        await chat.tap(await chat.shown("Send these answers?"), "Send")
+        await chat.shown("✓ Answered: Postgres · Docs · Nested")
+        await chat.shown("Thank you. You answered:", "Which extras? Docs", "Which layout? Nested")
 
 
 async def test_the_model_is_named_in_every_run_of_a_process(tmp_path: Path) -> None:
@@ -412,7 +427,7 @@ def test_the_whole_content_stays_after_the_tap() -> None:
     command = "x" * 3600
     asked = Interaction("r", "permission", "Run a command?", (Content("command", command),))
     pending = Pending("k", "p", 1, asked, "decided", None, Allow(), "Ann", 1.0, 0.0)
-    assert to_plain(cards.outcome(pending, "Ann", 1.0).blocks).endswith(command)
+    assert to_plain(asked_cards.outcome(pending, "Ann", 1.0).blocks).endswith(command)
 
 
 async def test_an_unknown_word_of_help_is_named(tmp_path: Path) -> None:

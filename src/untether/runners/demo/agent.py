@@ -6,9 +6,9 @@ mode, it says nothing until stdin speaks; `-p` without `--input-format stream-js
 prompt as text on stdin. It remembers its conversations (see `memory`), so `--resume=ID` works.
 
 The first of these words in a prompt chooses what it does (see `script`); anything else gets a plain answer that lists
-them: `tools`, `permission` or `command`, `write` or `edit`, `plan`, `question`, `long`, `slow [seconds]`, `subagent`,
-`remember`, `what did I say`; and for tests `error`, `crash`, `garbage`, `huge [megabytes]`, `silent`, `half`,
-`lines N`. Files are written only when allowed, and only as `untether-demo.txt` in the working folder.
+them: `tools`, `permission` or `command`, `write` or `edit`, `plan`, `choice`, `question`, `long`, `slow [seconds]`,
+`subagent`, `remember`, `what did I say`; and for tests `error`, `crash`, `garbage`, `huge [megabytes]`, `silent`,
+`half`, `lines N`. Files are written only when allowed, and only as `untether-demo.txt` in the working folder.
 
 `UNTETHER_DEMO_SPEED` stretches the pauses (2 doubles them, 0 removes them). Tokens and costs are invented. As in
 2.1.332, the totals in a result go on with a resumed conversation. Not spoken: hooks, MCP, partial messages,
@@ -52,6 +52,7 @@ class Agent:
         self.mode_before_plan = "default"
         self.model = options.model or frames.MODEL
         self.rules = options.rules
+        self.directories: list[str] = []
         self.can_ask = options.can_ask
         self.speed = _speed()
         self.context_tokens = 1_000 + sum(map(len, memory_.prompts)) // 4
@@ -189,6 +190,9 @@ class Agent:
             mode = update.get("mode")
             if update.get("type") == "setMode" and mode in frames.MODES and mode != "bypassPermissions":
                 self.set_mode(mode)
+            elif update.get("type") == "addDirectories":
+                found = update.get("directories")
+                self.directories += [str(path) for path in found] if isinstance(found, list) else []
             elif update.get("type") == "addRules" and update.get("behavior") == "allow":
                 rules = [rule for rule in update.get("rules") or [] if isinstance(rule, dict)]
                 for tool, content in ((rule.get("toolName"), rule.get("ruleContent")) for rule in rules):

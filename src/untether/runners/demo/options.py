@@ -117,7 +117,7 @@ class Options:
         self.may_bypass = self.mode == "bypassPermissions" or self._has("--allow-dangerously-skip-permissions")
         self.model = self._one("--model")
         self.settings = _settings(self._one("--settings"))
-        self.rules = RULE.findall(",".join(self._given.get("--allowedTools", [])))
+        self.rules = RULE.findall(",".join(self._given.get("--allowedTools", []))) + _allowed(self.settings)
         self.replay = self._has("--replay-user-messages")
         self.resume = self._given["--resume"][-1] if self._has("--resume") else None
         self.resume_latest = self._has("--continue")
@@ -188,6 +188,13 @@ def _parse(argv: list[str]) -> tuple[dict[str, list[str]], list[str]]:
             while rest and not rest[0].startswith("-"):
                 values.append(rest.pop(0))
     return given, words
+
+
+def _allowed(settings: dict[str, Any]) -> list[str]:
+    """The rules of `permissions.allow` in the settings."""
+    permissions = settings.get("permissions")
+    rules = permissions.get("allow") if isinstance(permissions, dict) else None
+    return [str(rule) for rule in rules] if isinstance(rules, list) else []
 
 
 def _settings(text: str) -> dict[str, Any]:

@@ -71,7 +71,7 @@ GUIDE = """I am the demo agent: no account, no network, only a script. Send me o
 - `permission`: I ask before I run a command
 - `write`: I ask before I write and edit a file
 - `plan`: I make a plan and wait for your approval
-- `question`: I ask you two questions
+- `choice`: I ask you one question; `question`: three of them
 - `long`: a long answer with code and a table
 - `slow`: I work for 20 seconds (`slow 5`: for 5), so you can stop me or say something meanwhile
 - `subagent`: I hand a task to a helper
@@ -133,7 +133,11 @@ def write(turn: Turn, _number: float | None) -> str:
 
 
 def plan(turn: Turn, _number: float | None) -> str:
-    """A plan that is denied once comes back revised; denied twice, it is dropped. "Outline" gets an outline."""
+    """A plan that is denied once comes back revised; denied twice, it is dropped.
+
+    Words in the denial do other things: "outline" gets an outline and the plan again, "not be started" and "talk" end
+    the turn to wait and to talk.
+    """
     if not turn.agent.can_ask:
         return "I cannot show you a plan here: this run has no way to ask."
     turn.say("Let me make a plan first.")
@@ -147,9 +151,14 @@ def plan(turn: Turn, _number: float | None) -> str:
         answer = turn.tool("ExitPlanMode", {"plan": text, "planFilePath": path})
         if not answer.error:
             break
-        if "outline" in str(answer.text).lower() and not outlined:
+        said = str(answer.text).lower()
+        if "outline" in said and not outlined:
             outlined = True
-            turn.say("The outline:\n\n1. Write the file\n2. Change a line\n3. Report")
+            turn.say(OUTLINE.format(file=FILE))
+        elif "not be started" in said or "do not start" in said:
+            return "Understood: the plan stands, and I do not start yet. Say `plan` when I should."
+        elif "talk" in said or "discuss" in said:
+            return "Let us talk about it: what should be different? Say `plan` when I should propose it again."
         elif changes:
             return f"Then I leave it at that. Your last word was: {answer.text}"
         else:
@@ -169,11 +178,28 @@ Nothing else is touched.
 """
 
 
+OUTLINE = """The outline:
+
+1. **Write** `{file}` with three lines: one, two, three. If it is there already, it is replaced as a whole.
+2. **Change** its second line, so that there is a change to be seen: two becomes 2.
+3. **Report** what was done, with the difference between before and after.
+
+Risk: none but for that one file. How it is checked: by reading it."""
+
+
 def question(turn: Turn, _number: float | None) -> str:
+    return _questions(turn, "Some questions before I start.", QUESTIONS)
+
+
+def choice(turn: Turn, _number: float | None) -> str:
+    return _questions(turn, "One question before I start.", QUESTIONS[:1])
+
+
+def _questions(turn: Turn, opening: str, questions: list[dict[str, Any]]) -> str:
     if not turn.agent.can_ask:
         return "I cannot ask you anything here: this run has no way to ask."
-    turn.say("Two questions before I start.")
-    answer = turn.tool("AskUserQuestion", {"questions": QUESTIONS})
+    turn.say(opening)
+    answer = turn.tool("AskUserQuestion", {"questions": questions})
     if answer.refused:
         return f"You did not want to answer. You said: {answer.text}"
     given = answer.detail.get("answers") if isinstance(answer.detail, dict) else None
@@ -201,6 +227,15 @@ QUESTIONS: list[dict[str, Any]] = [
             {"label": "Docs", "description": "A page for every command"},
             {"label": "Tests", "description": "A test for every function"},
             {"label": "CI", "description": "Run the tests at every push"},
+        ],
+    },
+    {
+        "question": "Which layout?",
+        "header": "Layout",
+        "multiSelect": False,
+        "options": [
+            {"label": "Flat", "description": "All in one folder", "preview": "app.py\ntest_app.py"},
+            {"label": "Nested", "description": "Source and tests apart", "preview": "src/app.py\ntests/test_app.py"},
         ],
     },
 ]
@@ -357,6 +392,7 @@ WORDS: dict[str, Script] = {
     "edit": write,
     "plan": plan,
     "question": question,
+    "choice": choice,
     "long": long,
     "slow": slow,
     "subagent": subagent,

@@ -299,6 +299,7 @@ class Turn:
             agent.lifecycle(message, "started")
         uuids = [message.uuid for message in self._openers if message.uuid]
         init = frames.init(agent.cwd, self._model, agent.mode, agent.memory.folder, can_ask=agent.can_ask)
+        init["additional_directories"] = list(agent.directories)
         agent.send(init | ({"user_message_uuids": uuids} if uuids else {}))
         agent.replay(self.prompt, uuids[-1] if uuids else "")
         agent.memory.take(self.prompt, uuids)

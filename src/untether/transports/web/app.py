@@ -39,7 +39,7 @@ _TOAST_PATIENCE: Final = 5.0
 _EVENT_PAUSE: Final = 0.5  # at least between two looks of one page
 _HEARTBEAT: Final = 5.0
 _LONGEST_DATA: Final = 64
-_LONGEST_REASON: Final = 4_000
+_TAKES_WORDS = re.compile(r"i:[^:]+:(d|e|c:\d+|o:\d+)")  # buttons of requests, see conversation.asked_cards
 _BACK = re.compile(r"/(run/\d{1,18}(\?all=1)?|chat/[a-z0-9]{1,32})?")
 _THREAD = re.compile(r"[a-z0-9]{1,32}")
 _BRANCH = re.compile(r"@?([^\s@]+)")
@@ -328,12 +328,15 @@ class Console:
         form = await self._checked(request, session)
         if isinstance(form, Response):
             return form
-        data, reason, run_id = _text(form, "data"), _text(form, "text").replace("\0", "").strip(), _number(form, "run")
+        data, run_id = _text(form, "data"), _number(form, "run")
         back = _back(form)
         if not data or len(data.encode("utf-8", "replace")) > _LONGEST_DATA:
             return self._trouble(400, "Unknown button", "This button is not known any more. Go back and try again.")
-        if reason and data.startswith("i:") and data.endswith(":d"):
-            data = f"{data}:{reason[:_LONGEST_REASON]}"
+        typed = _text(form, "text").replace("\r\n", "\n").replace("\0", "")
+        if len(typed) > MAX_PROMPT:
+            return self._trouble(413, "Too long", f"At most {MAX_PROMPT:,} characters can be typed beside a button.")
+        if typed.strip() and _TAKES_WORDS.fullmatch(data):
+            data = f"{data}:{typed if data.endswith(':e') else typed.strip()}"  # what is edited runs exactly as typed
         page = self.views.page(run_id) if run_id is not None else None
         thread = _chat_thread(page.thread) if page is not None else back.removeprefix("/chat/").strip("/")
         token = self.new_key()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from datetime import tzinfo
 from typing import NamedTuple
 
-from ...conversation import cards
+from ...conversation import asked_cards, cards
 from ...conversation.engines import engine_label
 from ...conversation.progress import Step, step_text, wait_text
 from ...conversation.views import Page, RunView
@@ -60,8 +60,22 @@ class StepEntry(NamedTuple):
     children: tuple[StepEntry, ...]
 
 
+class AskButton(NamedTuple):
+    """A button of an open request. `asks` says what is typed beside it, "" for nothing; `text` stands there already."""
+
+    label: str
+    data: str
+    style: str
+    asks: str
+    text: str
+
+
 class AskedEntry(NamedTuple):
-    """A request: open, with buttons, or closed, as one line that unfolds."""
+    """A request: open, with buttons, or closed, as one line that unfolds.
+
+    `approve` and `deny` are the data of the plain answers, "" where there is none; `effects` are what further buttons
+    do beyond their labels.
+    """
 
     id: str
     key: str
@@ -70,6 +84,10 @@ class AskedEntry(NamedTuple):
     note: str
     asked_by: str
     reason: str
+    approve: str = ""
+    deny: str = ""
+    rows: tuple[tuple[AskButton, ...], ...] = ()
+    effects: tuple[str, ...] = ()
 
 
 class Spoken(NamedTuple):
@@ -127,7 +145,7 @@ def run_entry(
     """`html` renders blocks. With `whole` no step is left out. Clock times are in `zone` (None: this machine's)."""
     run = view.run
     running = run.state == "running"
-    asked_open = [pending for pending in view.asked if pending.state == "open" and (running or view.alive)]
+    asked_open = _still_open(view)
     timed: list[tuple[float, Step | Pending]] = [(step.started, step) for step in _main_steps(view)]
     timed += [(pending.opened, pending) for pending in view.asked if pending not in asked_open]
     timed.sort(key=lambda item: item[0])
@@ -153,7 +171,7 @@ def run_entry(
         fold_label=_fold_label(view, running),
         folded=tuple(entries[:split]),
         shown=tuple(entries[split:]),
-        open=tuple(_open(pending, html) for pending in asked_open),
+        open=open_entries(view, html),
         status=status,
         waiting=waiting,
         stopping=view.stopping,
@@ -259,18 +277,73 @@ def _unfolded(step: Step) -> tuple[tuple[tuple[str, str], ...], str]:
 # ------------------------------------------------------------------------------------------------------ requests
 
 
+def _still_open(view: RunView) -> list[Pending]:
+    """The requests of a run that can be decided: a background agent may ask after its run has ended."""
+    can = view.run.state == "running" or view.alive
+    return [pending for pending in view.asked if pending.state == "open" and can]
+
+
+def open_entries(view: RunView, html: Html) -> tuple[AskedEntry, ...]:
+    return tuple(_open(pending, html) for pending in _still_open(view))
+
+
 def _open(pending: Pending, html: Html) -> AskedEntry:
-    asked = pending.interaction
-    said = split_sign(f"⏸ {words.one_line(asked.act, 200) if asked.act.strip() else 'May I go on?'}")
-    by = clean_text(asked.asked_by) or "the main agent"
-    return AskedEntry(f"ask-{pending.key}", pending.key, said, _pieces(pending, html), clean_text(asked.note), by, "")
+    asked, key = pending.interaction, pending.key
+    act = words.one_line(asked.act, 200) if asked.act.strip() else "May I go on?"
+    pieces, note = _pieces(pending, html), clean_text(asked.note)
+    if asked_cards.step(asked, pending.answers) is not None:  # the question that is to be answered now, as in a chat
+        first, *blocks = asked_cards.asked(key, asked, "", pending.answers).blocks
+        act = words.one_line(first.text.removeprefix("⏸ "), 2000) if isinstance(first, Line) else act
+        pieces, note = (Piece("markdown", "", "", "", "", (), html(tuple(blocks[:-1]) or (Line(""),))),), ""
+        if asked_cards.step(asked, pending.answers) == len(asked.questions):
+            pieces = (Piece("markdown", "", "", "", "", (), html(tuple(blocks))),)
+    plain = {
+        letter: f"{cards.INTERACTION}:{key}:{letter}"
+        for letter, offer in ((asked_cards.APPROVE, "allow"), (asked_cards.DENY, "deny"))
+        if offer in asked.offers and asked.kind != "question"
+    }
+    return AskedEntry(
+        f"ask-{key}",
+        key,
+        split_sign(f"⏸ {act}"),
+        pieces,
+        note,
+        clean_text(asked.asked_by) or "the main agent",
+        "",
+        plain.get(asked_cards.APPROVE, ""),
+        plain.get(asked_cards.DENY, ""),
+        _ask_rows(pending, set(plain.values())),
+        tuple(clean_text(f"{one.label}: {more}") for one in asked.choices if (more := asked_cards.beyond_label(one))),
+    )
+
+
+_ASKS = {asked_cards.EDIT: "The new text", asked_cards.OTHER: "Your answer"}
+
+
+def _ask_rows(pending: Pending, plain: set[str]) -> tuple[tuple[AskButton, ...], ...]:
+    """The buttons beside the plain answers. The reason of a denial is typed beside Deny, so it needs no button."""
+    asked, rows = pending.interaction, []
+    for row in asked_cards.buttons(pending.key, asked, pending.answers):
+        found = []
+        for button in row:
+            press = asked_cards.read_press(button.data.split(":", 2)[2])
+            if button.data in plain or press is None or press.letter == asked_cards.WHY:
+                continue
+            choice = asked_cards.choice_at(asked, press.numbers[0]) if press.letter == asked_cards.CHOICE else None
+            label = clean_text(choice.label) if choice is not None else button.label
+            asks = _ASKS.get(press.letter, label) if asked_cards.takes_text(button.data, asked) else ""
+            text = clean_text(asked_cards.original(asked)) if press.letter == asked_cards.EDIT else ""
+            found.append(AskButton(label, button.data, button.style, asks, text))
+        if found:
+            rows.append(tuple(found))
+    return tuple(rows)
 
 
 def _closed(pending: Pending, html: Html, zone: tzinfo | None) -> AskedEntry:
     if pending.state == "open":
         said = split_sign("■ The agent that asked has ended")
     else:
-        line = cards.outcome(pending, pending.decided_by, pending.decided or pending.opened, zone=zone).blocks[0]
+        line = asked_cards.outcome(pending, pending.decided_by, pending.decided or pending.opened, zone=zone).blocks[0]
         said = split_sign(line.text if isinstance(line, Line) else "")
     reason = pending.decision.reason if isinstance(pending.decision, Deny) else ""
     return AskedEntry(f"ask-{pending.key}", pending.key, said, _pieces(pending, html), "", "", clean_text(reason))

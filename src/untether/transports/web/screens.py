@@ -19,7 +19,7 @@ from ...model import Record
 from ...text import words
 from ...text.blocks import Block, Markdown, to_html, to_plain
 from ...text.clean import clean_text
-from .entries import RunEntry, Said, queued_entries, run_entry, split_sign
+from .entries import AskedEntry, RunEntry, Said, open_entries, queued_entries, run_entry, split_sign
 from .said import Notice
 
 _HERE = Path(__file__).parent
@@ -85,6 +85,7 @@ class Section(NamedTuple):
     html: str
     live: RunEntry | None
     has_message: bool
+    open: tuple[AskedEntry, ...] = ()
 
 
 class Static(NamedTuple):
@@ -148,10 +149,10 @@ class Screens:
         run, now = view.run, self._clock.now()
         if run.state == "running":
             entry = run_entry(view, page, now, self._html, whole=whole, zone=self._zone)
-            return Section(run.id, run.state, self._entry(entry), entry, view.message is not None)
+            return Section(run.id, run.state, self._entry(entry), entry, view.message is not None, entry.open)
         asked = tuple((pending.key, pending.state) for pending in view.asked)
         today = datetime.fromtimestamp(now, self._zone).date()  # times of other days are shown with their date
-        key = (run.id, run.state, run.ended, run.answer, view.tracker.version, asked, today, whole)
+        key = (run.id, run.state, run.ended, run.answer, view.tracker.version, asked, view.alive, today, whole)
         html = self._ended.get(key)
         if html is None:
             entry = run_entry(view, page, now, self._html, whole=whole, zone=self._zone)
@@ -159,7 +160,7 @@ class Screens:
             if len(self._ended) > _RENDERED:
                 self._ended.popitem(last=False)
         self._ended.move_to_end(key)
-        return Section(run.id, run.state, html, None, view.message is not None)
+        return Section(run.id, run.state, html, None, view.message is not None, open_entries(view, self._html))
 
     def _entry(self, entry: RunEntry) -> str:
         return Markup(self._bare("entry.html", run=entry))

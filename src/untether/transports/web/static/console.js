@@ -23,7 +23,7 @@
     const card = [...document.querySelectorAll(".ask")].find(inView);
     // A card that slid under the finger this moment has not been read.
     if (!card || performance.now() - (firstSeen.get(card) ?? Infinity) < 400) return;
-    card.querySelector(`form.${which}`).requestSubmit();
+    card.querySelector(`form.${which}`)?.requestSubmit(); // a question has no plain answers
   };
 
   // ------------------------------------------------------------------------------------------------------ keys

@@ -1,0 +1,28 @@
+"""What a process starts with: the settings of its engine, the choices of its chat, and what was granted for good."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..runner import RunOptions
+from ..store import grants, threads
+from ..store.threads import Message, Thread
+from .engines import Engine
+from .services import Services
+
+
+def start_settings(services: Services, engine: Engine, thread: Thread, message: Message) -> dict[str, Any]:
+    """`StartFacts.settings` for a process that begins with a message. What the message says wins over its chat.
+
+    Beside the engine's own: `grants` (rules in its words) and `ask_questions` (False: it may not ask any), when set.
+    """
+    read = services.db.read
+    options = dict(message.options)
+    if engine.runner.capabilities.plan and options.get("permission_mode") is None:
+        options["permission_mode"] = read(lambda conn: threads.chosen(conn, message.chat, "permission_mode"))
+    settings = engine.runner.start_settings(RunOptions(**options))
+    if rules := read(lambda conn: grants.rules(conn, thread)):
+        settings["grants"] = rules
+    if read(lambda conn: threads.chosen(conn, message.chat, "ask_questions")) is False:
+        settings["ask_questions"] = False
+    return settings
