@@ -123,10 +123,11 @@ def _agent(input: dict[str, Any], scene: Scene) -> Asked:
 
 
 def _plan(input: dict[str, Any], scene: Scene) -> Asked:
-    """The plan as far as the request has it; `plan` looks further and writes the note."""
+    """The plan as far as the request has it; the module `plan` looks further."""
     plan = _text(input, "plan").strip()
     input.pop("planFilePath", None)
-    return Asked("plan", "Leave plan mode?", (Content("markdown", plan or scene.long_text or NO_PLAN_TEXT),))
+    note = "It gave no plan; this is what it wrote last." if not plan and scene.long_text else ""
+    return Asked("plan", "Leave plan mode?", (Content("markdown", plan or scene.long_text or NO_PLAN_TEXT),), note)
 
 
 def _question(input: dict[str, Any], scene: Scene) -> Asked:

@@ -33,7 +33,6 @@ class Permissions:
         self._interactions = interactions
         self._turns = turns
         self._root = ""
-        self._asked_at = 0.0
         self.gate = Gate(output, name)
         self.plans = Plans(output, self.gate)
         self.rearm = Rearm(output, self.gate, background, name)
@@ -52,7 +51,7 @@ class Permissions:
             return
         self._root = root
         if request.tool_name == EXIT_PLAN:
-            self._exit_plan(id, Waiting(request, decode_object(request.input), asked_by), now)
+            self._exit_plan(id, Waiting(request, decode_object(request.input), asked_by, now))
             return
         ruling = self.gate.ruling(request)
         if ruling.answer == "ask":
@@ -105,7 +104,7 @@ class Permissions:
 
     # ----------------------------------------------------------------------------------------------------------- plans
 
-    def _exit_plan(self, id: str, waiting: Waiting, now: float) -> None:
+    def _exit_plan(self, id: str, waiting: Waiting) -> None:
         ruling, shown = self.gate.ruling(waiting.request), plan.plan_of(waiting.input)
         if ruling.answer == "allow" or self.plans.use_approval():
             self._answer(id, waiting.request, Ruling("allow"))
@@ -119,30 +118,26 @@ class Permissions:
             self._output.writes.append(frames.deny(id, plan.NO_OUTLINE_YET))
             note = "Sent back: the outline is not written yet"
             self._output.note(self._output.new_id("note"), "note", note)
-        else:
-            self._asked_at = now
-            if (found := self.plans.look_for(id, waiting)) is not None:
-                self._open_plan(id, found)
+        elif (found := self.plans.look_for(id, waiting)) is not None:
+            self._open_plan(id, found)
 
     def _open_plan(self, id: str, found: Found) -> None:
         self._withdraw_offer()
-        request, input, asked_by = found.waiting
-        scene = Scene(self._root, self._turns.long_text)
-        asked = describe(request, input, scene)
-        body = self.plans.body(found.plan, self._turns.long_text) or asked.body
-        note = self.plans.note(self.rearm.comes_back())
-        if found.note and not (self.plans.pending and self.plans.outlined("")):
-            note = f"{found.note} {note}"
+        request, input, asked_by, since = found.waiting
+        asked = describe(request, input, Scene(self._root, self._turns.long_text))
+        body = self.plans.body(found.plan)
+        note = " ".join(filter(None, (found.note if body else asked.note, self.plans.note(self.rearm.comes_back()))))
         choices = plan.AFTER_OUTLINE if self.plans.pending else plan.CHOICES
+        body = body + asked.body[1:] if body else asked.body  # the first piece of `asked` is its plan
         interaction = Interaction(id, "plan", asked.act, body, choices, note, asked_by, request.tool_use_id)
-        self._interactions.ask(Open(interaction, request, self._asked_at, plan=found.plan))
+        self._interactions.ask(Open(interaction, request, since, plan=found.plan))
 
     def _offer(self, now: float) -> None:
         """The outline is written, and the agent did not ask again: offer it by itself."""
         if not self.plans.looking() and (id := self.plans.offer()):
             self._withdraw_offer()
             note = "The agent has stopped after its outline. Approving lets it go on, without another question."
-            body = self.plans.body("", "")
+            body = self.plans.body("")
             interaction = Interaction(id, "plan", "Approve the outline?", body, plan.AFTER_OUTLINE, note)
             self._interactions.ask(Open(interaction, None, now))
 
@@ -200,6 +195,19 @@ class Permissions:
         """The plan file was read, or could not be."""
         if (found := self.plans.read(call_id, result)) is not None:
             self._open_plan(*found)
+
+    # ------------------------------------------------------------------------------------------------------------- time
+
+    @property
+    def deadline(self) -> float | None:
+        """When `tick` is wanted, in epoch seconds."""
+        return min((at for at in (self.plans.deadline, self.rearm.deadline) if at is not None), default=None)
+
+    def tick(self, now: float, session: str, *, idle: bool) -> None:
+        for id in self.plans.overdue(now):
+            if (found := self.plans.give_up(id)) is not None:
+                self._open_plan(id, found)
+        self.rearm.tick(now, session, idle=idle)
 
     # ------------------------------------------------------------------------------------------------------------ turns
 

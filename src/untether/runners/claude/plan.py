@@ -23,6 +23,7 @@ from .output import Output
 
 OUTLINE_CHARS = 200
 PLAN_FILE_BYTES = 256 * 1024
+PATIENCE_S = 5.0  # for `get_plan` and the plan file, which take milliseconds
 
 ASKED_OUTLINE = (
     "The user wants to read an outline before deciding. Stay in plan mode and write the plan as visible text now, in "
@@ -56,16 +57,16 @@ _RESUMES = (
     "Plan mode resumes when this reply ends, or after the background agents it starts have finished.",
     "Plan mode resumes with your next message.",
 )
-_NO_PLAN = "It gave no plan; this is what it wrote last."
 _CUT = "The plan file is longer than 256 KiB; this is its beginning."
 
 
 class Waiting(NamedTuple):
-    """A request whose plan is being looked for, with its input as it came."""
+    """A request whose plan is being looked for, with its input decoded, and when it came."""
 
     request: CanUseTool
     input: JsonObject
     asked_by: str
+    since: float
 
 
 class Found(NamedTuple):
@@ -151,6 +152,15 @@ class Plans:
         """Do without the plan of a request that is still being looked for."""
         return self._without_plan(id) if id in self._waiting else None
 
+    def overdue(self, now: float) -> list[str]:
+        """Requests that have waited long enough."""
+        return [id for id, waiting in self._waiting.items() if now >= waiting.since + PATIENCE_S]
+
+    @property
+    def deadline(self) -> float | None:
+        """When a request is shown without its plan, in epoch seconds."""
+        return min((waiting.since + PATIENCE_S for waiting in self._waiting.values()), default=None)
+
     def withdraw(self, id: str) -> None:
         self._waiting.pop(id, None)
 
@@ -159,7 +169,7 @@ class Plans:
         return list(self._waiting)
 
     def _without_plan(self, id: str) -> Found:
-        return Found(self._waiting.pop(id), "", _NO_PLAN)
+        return Found(self._waiting.pop(id), "")
 
     def _is_plan(self, path: str) -> bool:
         return bool(self._folder) and path.startswith(self._folder) and ".." not in path.split("/")
@@ -187,12 +197,12 @@ class Plans:
         written = max((len(text) for text in self._written), default=0)
         return max(written, len(plan) if plan != self._before else 0) >= OUTLINE_CHARS
 
-    def body(self, plan: str, long_text: str) -> tuple[Content, ...]:
-        """What a person reads: the outline where one was asked for, then the plan."""
+    def body(self, plan: str) -> tuple[Content, ...]:
+        """What a person reads: the outline where one was asked for, then the plan; nothing when there is neither."""
         outline = "\n\n".join(self._written) if self.pending else ""
         if outline and plan and plan not in outline:
             return Content("markdown", outline, "Outline"), Content("markdown", plan, "Plan")
-        text = outline or plan or long_text
+        text = outline or plan
         return (Content("markdown", text),) if text else ()
 
     def offer(self) -> str:

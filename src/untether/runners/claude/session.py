@@ -130,6 +130,7 @@ class ClaudeSession:
         self._stream.now = now
         if not self._deaf:
             self._parts.permissions.read(call_id, result)
+            self._stream.settle()
         return self._output.take()
 
     def tick(self, now: float) -> Step:

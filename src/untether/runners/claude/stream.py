@@ -303,8 +303,8 @@ class Stream:
         return not (self.working or self._tasks or self._requests)
 
     def settle(self) -> None:
-        """A process that cannot go back to plan mode is closed as soon as it is idle."""
-        self._output.deadline = self._rearm.deadline
+        """What follows from where the session is now: its deadline, and its end when it is to be begun anew."""
+        self._output.deadline = self._permissions.deadline
         if self._rearm.refused and self.idle and not self.closing:
             self.closing = self._output.close_stdin = True
 
@@ -326,7 +326,7 @@ class Stream:
         self._rearm.before_message(self.now, self._session_id)
 
     def tick(self) -> None:
-        self._rearm.tick(self.now, self._session_id, idle=not self.working)
+        self._permissions.tick(self.now, self._session_id, idle=not self.working)
         self.settle()
 
     # ----------------------------------------------------------------------------------------------- control channel
@@ -348,6 +348,7 @@ class Stream:
             asked_by = self._background.name(request.agent_id) or "a sub-agent"
         root = self._actions.root
         self._permissions.request(frame.request_id, request, root=root, asked_by=asked_by, now=self.now)
+        self.settle()
 
     def _response(self, frame: schema.ControlResponse) -> None:
         if self._permissions.response(frame):
@@ -376,7 +377,7 @@ class Stream:
         self._actions.progress(frame.tool_use_id or "", frame.description)
         if self._rearm.deferred:
             self._rearm.agent_acted(frame.task_id, self.now)
-            self._output.deadline = self._rearm.deadline
+            self.settle()
 
     def _tasks_changed(self, frame: system.BackgroundTasksChanged) -> None:
         self._background.replaced(frame.tasks, self.now)
