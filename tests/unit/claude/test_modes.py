@@ -245,7 +245,7 @@ def test_what_was_refused_is_listed_in_the_answer() -> None:
     assert completed.answer == (
         "All else is done.\n\nNobody could be asked, so this was refused:\n- Bash: git push\n- Write: a.txt"
     )
-    assert [event for event in talk.of(InteractionEvent)] == []
+    assert talk.of(InteractionEvent) == []
     assert warnings(talk)[0] == "Refused, since nobody is there to ask: Bash: git push"
     talk.init()
     talk.result("Later.")

@@ -154,7 +154,6 @@ def test_a_mode_that_does_not_exist_starts_nothing() -> None:
         arguments({"permission_mode": "bogus"})
 
 
-
 def test_the_environment() -> None:
     environ = {
         "PATH": "/usr/bin",
