@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,7 +37,19 @@ from untether.process.driver import Also, Driver
 from untether.process.host import Receipt
 from untether.runner_context import RunOptions
 from untether.runners.claude.runner import ClaudeRunner
-from untether.session import Begin, Configure, Decide, Input, Interrupt, Place, Prompt, Say, SessionChange, StartFacts
+from untether.session import (
+    Begin,
+    Configure,
+    Decide,
+    Input,
+    Interrupt,
+    Place,
+    ProcessExit,
+    Prompt,
+    Say,
+    SessionChange,
+    StartFacts,
+)
 
 NOBODY = 65534
 TIMEOUT = 30.0
@@ -76,6 +88,15 @@ class _Recorder:
         self.tell()
 
     async def settled(self) -> None:
+        self.tell()
+
+    async def recall(self, item: Input) -> None:
+        """Nothing is recovered here."""
+
+    async def caught_up(self, decided: Mapping[str, Sequence[Receipt]]) -> None:
+        """Nothing is recovered here."""
+
+    async def over(self, exit: ProcessExit, now: float) -> None:
         self.tell()
 
     def tell(self) -> None:

@@ -225,7 +225,10 @@ class Scheduler:
             cwd=thread.cwd,
             cli_version=engine.runner.cli_version,
             resume=ResumeToken(EngineId(engine.id), thread.session) if thread.session else None,
-            settings=engine.runner.start_settings(RunOptions(**message.options)),
+            settings={
+                **engine.runner.start_settings(RunOptions(**message.options)),
+                "rearm_plan_mode": services.options.rearm_plan_mode,
+            },
         )
         live = LiveProcess(services, engine, thread, start)
         live.expect(prompt, view)

@@ -73,6 +73,7 @@ class Options(Record, frozen=True):
     watch: WatchLimits = WatchLimits()
     room: RoomLimits = RoomLimits()
     zone: tzinfo | None = None  # in which clock times are shown; None: this machine's
+    rearm_plan_mode: bool = True  # plan mode comes back after an approved plan, where plans come first
 
 
 @dataclass

@@ -235,8 +235,9 @@ def test_a_refusal_waits_for_what_goes_on() -> None:
     talk.say(2)
     talk.init(permissionMode="default", user_message_uuids=["aaaaaaaa-0000-4000-8000-000000000002"])
     answer(talk, "error")
-    assert not talk.last.close_stdin
+    assert talk.last.writes == ()
+    closings = [talk.last.close_stdin]
     talk.result("Fine.")
-    assert talk.last.close_stdin
+    assert [*closings, talk.last.close_stdin] == [False, True]
     titles = [event.action.title for event in talk.of(ActionEvent) if event.action.kind == "warning"]
     assert titles == ["Claude Code did not go back to plan mode; the next message continues in a new process"]

@@ -104,7 +104,7 @@ class Gate:
         """Note what was refused because nobody is there."""
         self.refused.append(what)
 
-    def told(self, answer: str) -> str:
+    def with_refused(self, answer: str) -> str:
         """An answer with the list of what was refused in its turn."""
         if not self.refused:
             return answer

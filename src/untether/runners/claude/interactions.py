@@ -42,7 +42,7 @@ class Open:
         self.tool = request.tool_name if request is not None else ""
         self.agent = (request.agent_id or "") if request is not None else OWN
         self.raw = bytes(request.input) if request is not None else b"{}"
-        self.input = _sound(self.raw)
+        self.input = sound_input(self.raw)
         self.suggestions = request.permission_suggestions if request is not None else []
         self.ids = [interaction.id] if request is not None else []
 
@@ -148,7 +148,7 @@ class Interactions:
         return [Wait("human", pending.since, None, pending.interaction.act, id) for id, pending in self.open.items()]
 
 
-def _sound(raw: bytes) -> bytes:
+def sound_input(raw: bytes) -> bytes:
     """The input to send back: as it came, unless it is no object or not sound UTF-8, which the CLI would not take."""
     try:
         sound = raw.decode().lstrip().startswith("{")

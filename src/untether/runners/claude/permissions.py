@@ -13,7 +13,7 @@ from . import frames, plan, scopes
 from .asked import Scene, describe
 from .background import Background
 from .gate import Gate, Ruling
-from .interactions import OWN, Interactions, Open
+from .interactions import OWN, Interactions, Open, sound_input
 from .modes import EXIT_PLAN
 from .output import Output
 from .plan import Found, Plans, Waiting
@@ -62,8 +62,7 @@ class Permissions:
     def _answer(self, id: str, request: CanUseTool, ruling: Ruling) -> None:
         """Answer without asking."""
         if ruling.answer == "allow":
-            # The opening of a request is where its input is made sound.
-            self._output.writes.append(frames.allow(id, Open(_bare(id), request, 0.0).input))
+            self._output.writes.append(frames.allow(id, sound_input(bytes(request.input))))
             return
         self._output.writes.append(frames.deny(id, ruling.reason))
         if not self.gate.attended:
@@ -228,7 +227,3 @@ class Permissions:
         for id in self.plans.looking():
             self.plans.withdraw(id)
         self._interactions.withdraw_all(reason)
-
-
-def _bare(id: str) -> Interaction:
-    return Interaction(id, "permission", "")

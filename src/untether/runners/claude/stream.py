@@ -289,7 +289,7 @@ class Stream:
         usage = self._meter.run(result) if result is not None else None
         if self._parts.interactive:
             self._permissions.turn_closes(self.now, self._session_id, ok=outcome.ok)
-        outcome = outcome._replace(answer=self._permissions.gate.told(outcome.answer))
+        outcome = outcome._replace(answer=self._permissions.gate.with_refused(outcome.answer))
         self._turns.end(outcome, self._identity.token or self._identity.expected, usage)
         self.settle()
 
