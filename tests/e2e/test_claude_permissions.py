@@ -284,7 +284,7 @@ async def test_a_plan_is_shown_and_revised_and_denied(claude: Path) -> None:
 
 
 async def test_approving_with_edits(claude: Path) -> None:
-    turns = script(PLAN_FILE, EXIT, WRITE_INSIDE, says("Done."))
+    turns = script(PLAN_FILE, EXIT, WRITE_INSIDE, says("Done."), EXIT, WRITE_INSIDE, says("Again."))
     async with real(claude, turns, permission_mode="plan") as r:
         await r.decide(await r.asked(), Allow(scope="accept_edits"))
         assert (await to_the_end(r, Deny()))[0] == []
@@ -292,6 +292,10 @@ async def test_approving_with_edits(claude: Path) -> None:
         await r.mode("plan")
         modes = [(event.meta or {})["permission_mode"] for event in r.of(StartedEvent)]
         assert modes == ["plan", "acceptEdits", "plan"]
+        await r.say("more")
+        await r.decide(await r.asked(), Allow())
+        assert (await to_the_end(r, Deny()))[0] == ["inside.txt"]  # that approval was for its turn
+        assert r.warnings == []
 
 
 async def test_an_outline_first(claude: Path) -> None:

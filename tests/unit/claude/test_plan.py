@@ -195,6 +195,27 @@ def test_approve_and_accept_edits() -> None:
     assert not [event for event in talk.events if "warning" in str(event)]
 
 
+def test_edits_that_were_accepted_with_one_plan_are_not_with_the_next() -> None:
+    """Claude Code would go back to the mode before plan mode, which is that of the first approval."""
+    talk = planning()
+    exit_plan(talk)
+    talk.decide("r1", Allow(scope="accept_edits"))
+    talk.system("status", status=None, permissionMode="acceptEdits")
+    talk.result()
+    talk.say(2)
+    talk.init(permissionMode="plan")
+    exit_plan(talk, "r2")
+    assert "asks before what changes something" in shown(talk).note
+    talk.decide("r2", Allow())
+    assert talk.reply["response"]["updatedPermissions"] == [
+        {"type": "setMode", "mode": "default", "destination": "session"}
+    ]
+    talk.system("status", status=None, permissionMode="default")
+    exit_plan(talk, "r3")
+    talk.decide("r3", Allow())
+    assert "updatedPermissions" not in talk.reply["response"]
+
+
 @pytest.mark.parametrize(
     ("decision", "words"),
     [

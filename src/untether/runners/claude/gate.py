@@ -58,6 +58,7 @@ class Gate:
         self._name = name
         self._changes: list[_Change] = []
         self._told: str | None = None
+        self._lent = ""  # a mode that came with the approval of a plan, for that turn
         self._auto: frozenset[str] = frozenset()
         self._questions = True
         self.launched_in_bypass = False
@@ -142,6 +143,7 @@ class Gate:
         """The owner wants another mode, and Claude Code is told so."""
         self._changes.append(_Change(self.asked, self.expected))
         self.asked, self.expected = mode, TABLE[mode].cli
+        self._lent = ""
 
     def changed(self, *, ok: bool) -> None:
         """Claude Code answered the oldest change. One that it refused is taken back, unless others followed."""
@@ -150,10 +152,19 @@ class Gate:
             if not ok and not self._changes:
                 self.asked, self.expected = before.asked, before.expected
 
-    def approved_exit(self, mode: str = "") -> None:
-        """A plan was approved: Claude Code goes to `mode`, or back to where it came from."""
+    def approved_exit(self, mode: str = "", *, lent: bool = False) -> None:
+        """A plan was approved: Claude Code goes to `mode`, or back to where it came from. `lent`: for this turn."""
         self.exited = True
         self.expected = mode or None
+        self._lent = mode if lent else ""
+
+    @property
+    def leaves_to(self) -> str:
+        """Where an approved plan has to send Claude Code, "" for back to where it came from.
+
+        It would go back to the mode that was lent with an earlier approval, which counted for its own turn only.
+        """
+        return DEFAULT if self.planning and self._lent and self._lent == self.before_plan else ""
 
     def granted_mode(self, mode: str) -> None:
         """A person chose a mode along with an approval."""

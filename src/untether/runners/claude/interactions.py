@@ -82,8 +82,11 @@ class Interactions:
         self.open[pending.interaction.id] = pending
         self._output.events.append(InteractionEvent(self._output.engine, pending.interaction, "opened"))
 
-    def decide(self, id: str, decision: Decision) -> Taken | None:
-        """Answer a request. None when it is not open, or when the decision makes no sense for it."""
+    def decide(self, id: str, decision: Decision, *, leaves_to: str = "") -> Taken | None:
+        """Answer a request. None when it is not open, or when the decision makes no sense for it.
+
+        `leaves_to`: the mode that a plainly approved plan leads to, "" for the one that Claude Code came from.
+        """
         pending = self.open.get(id)
         if pending is None:
             return None
@@ -93,6 +96,8 @@ class Interactions:
             case Allow(scope, changed):
                 if scope and (update := self._update(pending, scope)) is None:
                     return None
+                if kind == "plan" and not scope and leaves_to:
+                    update = scopes.to_mode(leaves_to)
                 input = pending.input if changed is None else frames.encode(decode_object(pending.input) | changed)
                 lines, reason = [frames.allow(each, input, update) for each in pending.ids], "approved"
             case Deny(text, interrupt, choice):
@@ -112,7 +117,7 @@ class Interactions:
         if not any(choice.id == scope for choice in pending.interaction.choices):
             return None
         if pending.interaction.kind == "plan":
-            return {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
+            return scopes.to_mode("acceptEdits")
         return scopes.update(scope, pending.suggestions)
 
     def withdraw(self, id: str, reason: str = "") -> None:

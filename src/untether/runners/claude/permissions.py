@@ -106,9 +106,11 @@ class Permissions:
     def _exit_plan(self, id: str, waiting: Waiting) -> None:
         ruling, shown = self.gate.ruling(waiting.request), plan.plan_of(waiting.input)
         if ruling.answer == "allow" or self.plans.use_approval():
-            self._answer(id, waiting.request, Ruling("allow"))
+            mode = self.gate.leaves_to
+            update = scopes.to_mode(mode) if mode else None
+            self._output.writes.append(frames.allow(id, sound_input(bytes(waiting.request.input)), update))
             self.plans.settled()
-            self.gate.approved_exit()
+            self.gate.approved_exit(mode)
             self._withdraw_offer()
             self._output.note(self._output.new_id("note"), "note", "Plan approved", detail={"plan": shown})
         elif ruling.answer == "deny":
@@ -149,7 +151,7 @@ class Permissions:
         """A person decided. False when the request is not open, or when the decision makes no sense for it."""
         if (found := self.plans.give_up(id)) is not None:
             self._open_plan(id, found)
-        taken = self._interactions.decide(id, decision)
+        taken = self._interactions.decide(id, decision, leaves_to=self.gate.leaves_to)
         if taken is None:
             return False
         if taken.pending.interaction.kind != "plan":
@@ -161,13 +163,14 @@ class Permissions:
             else:
                 self.plans.settled()
         elif isinstance(decision, Allow):
-            self._approved(taken.pending, str(taken.update["mode"]) if taken.update else "", idle=idle)
+            mode = str(taken.update["mode"]) if taken.update else ""
+            self._approved(taken.pending, mode, lent=bool(decision.scope), idle=idle)
         return True
 
-    def _approved(self, pending: Open, mode: str, *, idle: bool) -> None:
+    def _approved(self, pending: Open, mode: str, *, lent: bool, idle: bool) -> None:
         if pending.ids:
             self.plans.settled()
-            self.gate.approved_exit(mode)
+            self.gate.approved_exit(mode, lent=lent)
             return
         self.plans.approve_next()
         if idle:

@@ -242,7 +242,7 @@ class Plans:
 
     def note(self, rearms: Literal["turn", "message", ""]) -> str:
         """What approving does here. `rearms`: when plan mode comes back by itself."""
-        row = TABLE.get(self._gate.before_plan)
+        row = TABLE.get(self._gate.leaves_to or self._gate.before_plan)
         after = row.leaving if row is not None else ""
         sentence = "Approving ends plan mode"
         sentence += f": the agent carries the plan out and {after}." if after else " and lets the agent begin."

@@ -46,6 +46,11 @@ def update(scope: str, suggestions: Sequence[JsonObject]) -> JsonObject | None:
     return {**suggestion, "destination": "session"}
 
 
+def to_mode(mode: str) -> JsonObject:
+    """The update that changes the permission mode."""
+    return {"type": "setMode", "mode": mode, "destination": "session"}
+
+
 def rule_texts(suggestion: JsonObject) -> list[str]:
     """The rules of a suggestion as they are written in settings, such as `Bash(git push:*)`."""
     rules = suggestion.get("rules")
