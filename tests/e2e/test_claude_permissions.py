@@ -21,6 +21,7 @@ from untether.model import (
     Deny,
     Interaction,
     InteractionEvent,
+    PromptEvent,
     StartedEvent,
     TurnEvent,
 )
@@ -168,6 +169,26 @@ async def test_a_mode_set_on_an_open_process(claude: Path) -> None:
         await r.say("and more")
         assert (await to_the_end(r, Deny()))[0] == []
         assert r.warnings == ["Claude Code refused the change of the permission mode"]
+
+
+async def test_plan_mode_in_a_session_begun_in_bypass_asks_or_goes_to_a_new_process(claude: Path) -> None:
+    """2.1.197 would ask for nothing; 2.1.332 asks."""
+    async with real(claude, script(says("0"), TOUCH, says("1")), permission_mode="bypassPermissions") as r:
+        await r.answered()
+        await r.configure(SetPermissionMode("plan"))
+        await r.say("more")
+        found = await r.until(lambda: r.next_asked() or handed_back(r))
+        if isinstance(found, Interaction):
+            assert subject(found) == "touch"
+            await r.decide(found, Deny())
+            await r.answered()
+        else:
+            await r.driver.finished.wait()
+        assert made(r) == []
+
+
+def handed_back(r: Real) -> PromptEvent | None:
+    return next((event for event in r.of(PromptEvent) if event.state == "handed_back"), None)
 
 
 # ------------------------------------------------------------------------------------------------------------- scopes

@@ -178,15 +178,16 @@ class Real:
 
     async def asked(self, timeout: float = TIMEOUT) -> Interaction:
         """The next request that is open and was not yet decided on."""
-        return await self.until(self._next_asked, timeout)
+        return await self.until(self.next_asked, timeout)
 
-    def _next_asked(self) -> Interaction | None:
+    def next_asked(self) -> Interaction | None:
+        """A request that is open and was not yet decided on."""
         closed = {event.interaction.id for event in self.of(InteractionEvent) if event.phase != "opened"}
         opened = [event.interaction for event in self.of(InteractionEvent) if event.phase == "opened"]
         return next((each for each in opened if each.id not in closed | self._handled), None)
 
     async def asked_or_answered(self) -> Interaction | CompletedEvent | TurnEvent:
-        return await self.until(lambda: self._next_asked() or self._next_answer())
+        return await self.until(lambda: self.next_asked() or self._next_answer())
 
     async def answered(self, timeout: float = TIMEOUT) -> CompletedEvent | TurnEvent:
         """The next end of a run or turn."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from tests.support.claude_talk import Talk
 from untether.model import ActionEvent, Allow, CompletedEvent, InteractionEvent, StartedEvent
-from untether.runners.claude.modes import TABLE
+from untether.runners.claude.modes import READ_ONLY, TABLE
 from untether.session import SetPermissionMode
+from untether.settings.model import PermissionMode, ReadOnlyTool
 
 PROMPTING = ("default", "manual", "acceptEdits", "plan")
 AUTONOMOUS = ("auto", "dontAsk", "bypassPermissions")
@@ -66,6 +67,11 @@ CELLS = {
     ("plan-auto", "plan"): "allow",
     **{(mode, "question"): "ask" for mode in TABLE},
 }
+
+
+def test_the_settings_know_the_modes_and_the_tools_that_only_read() -> None:
+    assert set(get_args(PermissionMode)) == set(TABLE)
+    assert set(get_args(ReadOnlyTool)) == READ_ONLY
 
 
 def test_every_mode_has_its_cells() -> None:
@@ -211,6 +217,18 @@ def test_a_change_that_is_refused_is_taken_back() -> None:
     talk.result()
     talk.init(permissionMode="default")
     assert warnings(talk) == ["Claude Code refused the change of the permission mode"]
+
+
+def test_of_two_changes_both_refused_the_first_mode_counts() -> None:
+    talk = at_work("default")
+    for mode in ("bypassPermissions", "auto"):
+        talk.did(talk.session.configure(SetPermissionMode(mode), talk.now))
+    first, second = [f["request_id"] for f in talk.written if "request" in f][-2:]
+    for id in (first, second):
+        talk.feed({"type": "control_response", "response": {"subtype": "error", "request_id": id, "error": "no"}})
+    talk.init(permissionMode="default")
+    assert not [warning for warning in warnings(talk) if "stricter" in warning]
+    assert request(talk, "tool") == "ask"
 
 
 def test_a_mode_chosen_with_an_approval_is_no_difference() -> None:

@@ -311,6 +311,15 @@ def test_an_outline_without_a_request_is_offered_by_itself() -> None:
     assert talk.waits == []
 
 
+def test_stopping_where_nothing_goes_on_stops_nothing_later() -> None:
+    talk = offered()
+    talk.decide("outline-1", Deny(interrupt=True))
+    talk.say(2)
+    talk.init(permissionMode="plan")
+    talk.result("Fine.")
+    assert talk.of(TurnEvent)[-1].outcome == ""
+
+
 def test_approving_it_lets_the_agent_go_on_and_is_used_once() -> None:
     talk = offered()
     talk.decide("outline-1", Allow())

@@ -77,7 +77,7 @@ class Gate:
         settings = start.settings
         self.asked = asked_mode(settings)
         self.expected = TABLE[self.asked].cli
-        # 2.1.197 then lets everything run in plan mode too (measured; plan_mode was set later).
+        # 2.1.197 then lets everything run in plan mode too (measured).
         self.launched_in_bypass = self.asked == BYPASS
         self.attended = settings.get("attended") is not False
         self._questions = settings.get("ask_questions") is not False
@@ -146,10 +146,12 @@ class Gate:
         self._lent = ""
 
     def changed(self, *, ok: bool) -> None:
-        """Claude Code answered the oldest change. One that it refused is taken back, unless others followed."""
+        """Claude Code answered the oldest change. One that it refused counts as never made."""
         if self._changes:
             before = self._changes.pop(0)
-            if not ok and not self._changes:
+            if not ok and self._changes:
+                self._changes[0] = before
+            elif not ok:
                 self.asked, self.expected = before.asked, before.expected
 
     def approved_exit(self, mode: str = "", *, lent: bool = False) -> None:

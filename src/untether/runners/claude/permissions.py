@@ -112,7 +112,8 @@ class Permissions:
             self.plans.settled()
             self.gate.approved_exit(mode)
             self._withdraw_offer()
-            self._output.note(self._output.new_id("note"), "note", "Plan approved", detail={"plan": shown})
+            title = "Plan approved without asking" if ruling.answer == "allow" else "Plan approved beforehand"
+            self._output.note(self._output.new_id("note"), "note", title, detail={"plan": shown})
         elif ruling.answer == "deny":
             self._answer(id, waiting.request, ruling)
         elif self.plans.pending and not self.plans.outlined(shown):

@@ -99,10 +99,12 @@ class ClaudeSession:
 
     def decide(self, interaction_id: str, decision: Decision, now: float) -> Step:
         self._stream.now = now
-        idle = not self._stream.working
-        if not self._deaf and self._parts.permissions.decide(interaction_id, decision, idle=idle):
+        working = self._stream.working
+        request = self._parts.interactions.open.get(interaction_id)
+        if not self._deaf and self._parts.permissions.decide(interaction_id, decision, idle=not working):
             self._stream.sign = now
-            self._stream.interrupting |= isinstance(decision, Deny) and decision.interrupt
+            if isinstance(decision, Deny) and decision.interrupt and working:
+                self._stream.interrupting |= request is None or bool(request.ids)
             self._stream.settle()
         return self._output.take()
 
