@@ -117,7 +117,7 @@ class Options:
         self.may_bypass = self.mode == "bypassPermissions" or self._has("--allow-dangerously-skip-permissions")
         self.model = self._one("--model")
         self.settings = _settings(self._one("--settings"))
-        self.rules = RULE.findall(",".join(self._given.get("--allowedTools", [])))
+        self.rules = RULE.findall(",".join(self._given.get("--allowedTools", []))) + _allowed(self.settings)
         self.replay = self._has("--replay-user-messages")
         self.resume = self._given["--resume"][-1] if self._has("--resume") else None
         self.resume_latest = self._has("--continue")
@@ -207,3 +207,10 @@ def _settings(text: str) -> dict[str, Any]:
     if not isinstance(settings, dict):
         raise UsageError("Error: Invalid JSON provided to --settings")
     return settings
+
+
+def _allowed(settings: dict[str, Any]) -> list[str]:
+    """The rules of `permissions.allow`; a backslash stands before a parenthesis that belongs to the command."""
+    permissions = settings.get("permissions")
+    rules = permissions.get("allow") if isinstance(permissions, dict) else None
+    return [re.sub(r"\\(.)", r"\1", rule) for rule in rules or [] if isinstance(rule, str)]
