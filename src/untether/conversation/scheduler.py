@@ -228,6 +228,7 @@ class Scheduler:
             settings={
                 **engine.runner.start_settings(RunOptions(**message.options)),
                 "rearm_plan_mode": services.options.rearm_plan_mode,
+                "live_session_max_s": services.options.watch.run,
             },
         )
         live = LiveProcess(services, engine, thread, start)
