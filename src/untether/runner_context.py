@@ -18,17 +18,23 @@ from .model import Record
 
 
 class RunOptions(Record, frozen=True):
-    """What the owner chose for the runs of a chat. None leaves it to the engine's own settings."""
+    """What the owner chose for the runs of a chat. None leaves it to the engine's own settings.
+
+    `attended` False: nobody is there to decide, so nothing in the run waits for a person.
+    """
 
     model: str | None = None
     permission_mode: str | None = None
     reasoning: str | None = None
+    attended: bool | None = None
 
     @classmethod
     def of(cls, settings: dict[str, Any]) -> Self:
         """The options among the settings of a process; those of the wrong type count as unset."""
+        kinds = {"attended": bool}
         chosen = {name: settings.get(name) for name in cls.__struct_fields__}
-        return cls(**{name: value for name, value in chosen.items() if isinstance(value, str)})
+        kept: dict[str, Any] = {n: value for n, value in chosen.items() if isinstance(value, kinds.get(n, str))}
+        return cls(**kept)
 
     def settings(self) -> dict[str, Any]:
         """The options that are set, by name."""

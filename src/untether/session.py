@@ -76,11 +76,15 @@ class StartFacts(Record, frozen=True):
 
 
 class ReadFile(Record, frozen=True, tag="read_file"):
-    """Ask for a file of the agent's; the answer is its text, cut at `limit` bytes, or an error."""
+    """Ask for a file of the agent's; the answer is its text, cut at `limit` bytes, or an error.
+
+    `within`: the file must really lie in this folder, links followed.
+    """
 
     call_id: str
     path: str
     limit: int
+    within: str = ""
 
 
 Call: TypeAlias = ReadFile

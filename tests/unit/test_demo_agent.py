@@ -421,6 +421,8 @@ def test_malformed_answers_are_errors_for_the_model(spawn: Spawn, folder: Path, 
         (["--allowedTools", "Bash"], False, True),
         (["--allowedTools", "Bash(touch *)"], False, True),
         (["--allowedTools", "Bash(ls *)"], True, False),
+        (["--settings", '{"permissions": {"allow": ["Bash(touch untether-demo.txt)"]}}'], False, True),
+        (["--settings", '{"permissions": {"allow": ["Bash(touch \\\\(x\\\\))", 7]}}'], True, False),
         (["--permission-prompts", "none"], False, False),
     ],
 )

@@ -261,6 +261,8 @@ class Bridge:
             min_render_interval=settings.progress.min_render_interval,
             heartbeat_interval=settings.progress.heartbeat_interval,
             idle_close_s=settings.watchdog.post_result_limbo_grace,
+            background_hold_s=settings.watchdog.post_result_bg_max_hold,
+            rearm_plan_mode=settings.watchdog.rearm_plan_mode,
             join_s=telegram.forward_coalesce_s if telegram else 1.0,
             max_line_bytes=settings.watchdog.max_line_bytes,
             watch=WatchLimits(

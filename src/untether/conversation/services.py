@@ -75,6 +75,8 @@ class Options(Record, frozen=True):
     room: RoomLimits = RoomLimits()
     zone: tzinfo | None = None  # in which clock times are shown; None: this machine's
     reminders: ReminderTimes = ReminderTimes()
+    background_hold_s: float = 1800.0  # how long work in the background may put off what comes after an answer
+    rearm_plan_mode: bool = True  # plan mode comes back after an approved plan, where plans come first
 
 
 @dataclass

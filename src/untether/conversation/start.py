@@ -21,6 +21,9 @@ def start_settings(services: Services, engine: Engine, thread: Thread, message: 
     if engine.runner.capabilities.plan and options.get("permission_mode") is None:
         options["permission_mode"] = read(lambda conn: threads.chosen(conn, message.chat, "permission_mode"))
     settings = engine.runner.start_settings(RunOptions(**options))
+    settings["rearm_plan_mode"] = services.options.rearm_plan_mode
+    settings["live_session_max_s"] = services.options.watch.run
+    settings["post_result_bg_max_hold"] = services.options.background_hold_s
     if rules := read(lambda conn: grants.rules(conn, thread)):
         settings["grants"] = rules
     if read(lambda conn: threads.chosen(conn, message.chat, "ask_questions")) is False:

@@ -27,6 +27,7 @@ from .services import Services
 log = structlog.get_logger(__name__)
 
 RESTARTED = "restarted"  # in `kv`: the notice of a restart that was asked for in a chat
+_TAPS_KEPT_S = 150.0  # about as long Telegram keeps a tap: after more, one may have been lost
 _SPOKEN_OF_S = 10.0  # an absence that is shorter is not worth a line
 
 
@@ -169,8 +170,10 @@ class Takeover:
         services = self._services
         for one in found:
             await one.live.ready.wait()
-        going_on = [view for one in found for view in one.live.opened if not view.done.is_set()]
         absence = self._presence.absence
+        if absence is not None and absence > _TAPS_KEPT_S:
+            await self._announce_again([one.live.start.process_id for one in found])
+        going_on = [view for one in found for view in one.live.opened if not view.done.is_set()]
         if absence is None or absence < _SPOKEN_OF_S or not going_on:
             return
         now = services.clock.now()
@@ -179,6 +182,20 @@ class Takeover:
         def job(conn: sqlite3.Connection) -> None:
             for chat in dict.fromkeys(view.chat for view in going_on):
                 deliveries.add_send(conn, chat, [cards.notice(text, silent=True)], "notice", now)
+
+        with anyio.CancelScope(shield=True):
+            await services.persist(job)
+        services.outbox.kick()
+
+    async def _announce_again(self, process_ids: Sequence[str]) -> None:
+        """A tap on an open request may have been lost: say that it still waits, with its buttons."""
+        services = self._services
+        now = services.clock.now()
+
+        def job(conn: sqlite3.Connection) -> None:
+            for process_id in process_ids:
+                for pending in interactions.open_of_process(conn, process_id):
+                    requests.announce_again(conn, services, pending, now)
 
         with anyio.CancelScope(shield=True):
             await services.persist(job)

@@ -335,8 +335,16 @@ async def _first(waiting: Awaitable[object], scope: anyio.CancelScope) -> None:
 async def read_file(call: ReadFile) -> CallResult:
     """Answer a session's call for a file: its text, cut at the limit, or why it could not be read."""
     try:
+        if call.within and not await _lies_in(call.path, call.within):
+            return CallResult(error=f"it does not lie in {call.within}")
         async with await anyio.open_file(call.path, "rb") as file:
             data = await file.read(call.limit)
     except OSError as error:
         return CallResult(error=error.strerror or str(error))
     return CallResult(text=data.decode("utf-8", "replace"))
+
+
+async def _lies_in(path: str, folder: str) -> bool:
+    """Whether a file lies in a folder, links followed."""
+    resolved = await anyio.Path(path).resolve()
+    return resolved.is_relative_to(await anyio.Path(folder).resolve())

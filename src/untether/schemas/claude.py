@@ -236,7 +236,11 @@ class McpServer(Part, frozen=True):
 
 
 class CanUseTool(Request, tag="can_use_tool", frozen=True):
-    """`input` is kept as it came, to be sent back unchanged. `agent_id` is the task id of the sub-agent that asks."""
+    """`input` is kept as it came, to be sent back unchanged. `agent_id` is the task id of the sub-agent that asks.
+
+    `matched_ask_rule`: a rule of the user's own that asks, where the reason given is another one.
+    `suppress_always_allow_rule`: the request must not become a rule (both from the schema of 2.1.332).
+    """
 
     tool_name: str = ""
     display_name: str = ""
@@ -248,6 +252,9 @@ class CanUseTool(Request, tag="can_use_tool", frozen=True):
     decision_reason_type: str | None = None
     blocked_path: str | None = None
     requires_user_interaction: bool | None = None
+    permission_suggestions: list[JsonObject] = msgspec.field(default_factory=list)
+    matched_ask_rule: JsonObject | None = None
+    suppress_always_allow_rule: bool | None = None
     mcp_server: McpServer | None = None
 
 
@@ -302,6 +309,13 @@ class Initialized(Part, frozen=True):
 
     claude_code_version: str = ""
     capabilities: list[str] = msgspec.field(default_factory=list)
+
+
+class PlanFile(Part, frozen=True):
+    """The answer to `get_plan`, of 2.1.332."""
+
+    content: str = ""
+    path: str = ""
 
 
 class StillQueued(Part, frozen=True):
@@ -383,6 +397,11 @@ def decode_still_queued(data: msgspec.Raw) -> tuple[str, ...]:
     """The messages that are queued after an interrupt; 2.1.197 does not tell."""
     found: StillQueued = salvage(StillQueued, decode_object(data))
     return found.still_queued
+
+
+def decode_plan(data: msgspec.Raw) -> PlanFile:
+    found: PlanFile = salvage(PlanFile, decode_object(data))
+    return found
 
 
 def decode_initialized(data: msgspec.Raw) -> Initialized:

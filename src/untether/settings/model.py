@@ -37,6 +37,9 @@ PermissionMode = Literal[
     "default", "manual", "plan", "plan-auto", "acceptEdits", "auto", "dontAsk", "bypassPermissions"
 ]
 
+ReadOnlyTool = Literal["Read", "Glob", "Grep", "LS", "NotebookRead", "WebSearch"]
+"""Tools of Claude Code that change nothing; `runners/claude/modes.py` has the same list."""
+
 _SET_ITSELF = ", which Untether sets itself"
 _DENIED_FLAGS = {
     "--print": _SET_ITSELF,
@@ -249,6 +252,8 @@ class Claude(Section):
     permission_mode: PermissionMode = "default"
     allowed_tools: Texts | None = None
     """None: no `--allowedTools` is sent."""
+    auto_approve: Annotated[tuple[ReadOnlyTool, ...], Strict(False)] = ()
+    """Tools whose requests are approved without asking."""
     interactive: bool = True
     """False: the one-shot form, which cannot ask for permission."""
     extra_args: Annotated[tuple[Annotated[Text, AfterValidator(_extra_arg)], ...], Strict(False)] = ()
@@ -299,6 +304,7 @@ class Progress(Section):
 
 class Watchdog(Section):
     post_result_limbo_grace: float = Field(default=60.0, ge=0, le=600)
+    post_result_bg_max_hold: float = Field(default=1800.0, ge=0, le=86_400)
     """Seconds after which an idle live process is closed."""
     liveness_timeout: int = Field(default=600, ge=60, le=3600)
     """Seconds without a sign of life after which a run is said to be perhaps stuck."""
@@ -314,6 +320,8 @@ class Watchdog(Section):
     """Kept aside for each agent that lives."""
     max_concurrent_engine_runs: int = Field(default=0, ge=0, le=64)
     """How many agents may live at once; 0: any number."""
+    rearm_plan_mode: bool = True
+    """False: after an approved plan, the session does not go back to plan mode."""
     max_line_bytes: int = Field(default=64 * MIB, ge=MIB, le=1024 * MIB)
     """A longer line of an agent is skipped and reported."""
 

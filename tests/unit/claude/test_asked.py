@@ -21,7 +21,8 @@ def ask(tool: str, input: dict[str, Any], *, root: str = "/repo", long_text: str
 def test_a_command_is_whole() -> None:
     command = "git push --force\n" + "x" * 50_000
     asked = ask("Bash", {"command": command, "description": "Push it"})
-    assert asked == Asked("permission", "Run a command?", (Content("command", command), Content("text", "Push it")))
+    body = (Content("command", command), Content("text", "Push it"))
+    assert asked == Asked("permission", "Run a command?", body, editable="command")
 
 
 def test_what_else_a_command_is_given_is_shown() -> None:
@@ -166,3 +167,18 @@ def test_any_input_can_be_asked(tool: str, input: dict[str, Any]) -> None:
         for value in input.values():
             if isinstance(value, str):
                 assert value in shown or msgspec.json.encode(value).decode() in shown
+
+
+@pytest.mark.parametrize(
+    ("tool", "input", "editable"),
+    [
+        ("Bash", {"command": "make"}, "command"),
+        ("Bash", {"command": 7}, ""),
+        ("WebFetch", {"url": "https://example.org", "prompt": "read"}, "url"),
+        ("Write", {"file_path": "/repo/a", "content": "x"}, ""),
+        ("Edit", {"file_path": "/repo/a", "old_string": "x", "new_string": "y"}, ""),
+        ("mcp__s__t", {"command": "x"}, ""),
+    ],
+)
+def test_what_a_person_may_rewrite(tool: str, input: dict[str, Any], editable: str) -> None:
+    assert ask(tool, input).editable == editable

@@ -150,6 +150,37 @@ def test_parallel_requests_keep_their_answers_apart() -> None:
     assert (second["request_id"], second["response"]["updatedInput"]) == ("r1", {"command": "make"})
 
 
+def test_the_same_tool_call_is_shown_once_and_both_requests_are_answered() -> None:
+    talk = asking()
+    assert talk.ask("r2", "Bash", {"command": "make"}, tool_use_id="tool-1") == []
+    talk.decide("r1", Allow())
+    answers = {frame["response"]["request_id"]: frame["response"]["response"] for frame in talk.written[-2:]}
+    assert answers == {id: {"behavior": "allow", "updatedInput": {"command": "make"}} for id in ("r1", "r2")}
+    talk.ask("r3", "Bash", {"command": "make"}, tool_use_id="tool-1")  # the first is decided on: this is another one
+    assert talk.asked.interaction.id == "r3"
+
+
+@pytest.mark.parametrize(
+    ("tool", "command", "call"), [("Bash", "make", ""), ("Bash", "make", "tool-2"), ("Bash", "rm", "tool-1")]
+)
+def test_nothing_else_is_merged(tool: str, command: str, call: str) -> None:
+    talk = asking()
+    talk.ask("r2", tool, {"command": command}, tool_use_id=call)
+    assert talk.asked.interaction.id == "r2"
+
+
+def test_of_two_requests_for_one_call_one_may_be_withdrawn() -> None:
+    talk = asking()
+    talk.ask("r2", "Bash", {"command": "make"}, tool_use_id="tool-1")
+    assert talk.feed({"type": "control_cancel_request", "request_id": "r1"}) == []
+    talk.decide("r1", Allow())
+    assert [frame["response"]["request_id"] for frame in talk.written if "response" in frame] == ["r2"]
+
+
+def test_a_question_is_answered_or_skipped() -> None:
+    assert asking("AskUserQuestion", QUESTIONS).asked.interaction.offers == ("deny",)
+
+
 def test_a_withdrawal_closes_the_request_and_writes_nothing() -> None:
     talk = asking()
     (event,) = talk.feed({"type": "control_cancel_request", "request_id": "r1"})

@@ -80,7 +80,7 @@ def test_everything_that_can_be_configured() -> None:
         ({"dangerously_skip_permissions": True}, ["--dangerously-skip-permissions"]),
         (
             {"dangerously_skip_permissions": True, "permission_mode": "plan"},
-            ["--dangerously-skip-permissions", "--permission-mode", "plan"],
+            ["--permission-mode", "plan"],
         ),
         ({"reasoning": "high"}, ["--effort", "high", "--permission-mode", "default"]),
         ({"fork": True}, ["--fork-session", "--permission-mode", "default"]),
@@ -122,8 +122,36 @@ def test_settings_that_cannot_be_read_are_refused_when_the_engine_is_loaded(text
 def test_options_of_the_chat_go_before_the_configuration() -> None:
     runner = build(model="opus", permission_mode="plan")
     settings = runner.start_settings(RunOptions(model="haiku", permission_mode="default"))
+    config_dir = settings.pop("config_dir")
+    assert config_dir.endswith("/.claude")
     assert settings == {"model": "haiku", "permission_mode": "default", "interactive": True}
     assert runner.start_settings(RunOptions())["permission_mode"] == "plan"
+
+
+def test_the_folder_of_plans_is_that_of_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ann")
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    assert build().start_settings(RunOptions())["config_dir"] == "/home/ann/.claude"
+    assert build(env={"HOME": "/srv"}).start_settings(RunOptions())["config_dir"] == "/srv/.claude"
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", "/etc/claude")
+    assert build().start_settings(RunOptions())["config_dir"] == "/etc/claude"
+    assert build(env={"CLAUDE_CONFIG_DIR": "/x"}).start_settings(RunOptions())["config_dir"] == "/x"
+
+
+def test_grants_go_into_the_settings_of_the_flag() -> None:
+    grants = ["Bash(git push *)\nBash(echo 'a, b')", "WebFetch(domain:example.org)", "Bash(git push *)"]
+    own = '{"permissions": {"allow": ["Read(//etc/**)"], "deny": ["Bash(rm *)"]}}'
+    args = arguments({"grants": grants, "extra_args": ["--settings", own]})
+    assert json.loads(args[-1])["permissions"] == {
+        "allow": ["Read(//etc/**)", "Bash(git push *)", "Bash(echo 'a, b')", "WebFetch(domain:example.org)"],
+        "deny": ["Bash(rm *)"],
+    }
+    assert "--allowedTools" not in args
+
+
+def test_a_mode_that_does_not_exist_starts_nothing() -> None:
+    with pytest.raises(ValueError, match="no permission mode 'bogus'"):
+        arguments({"permission_mode": "bogus"})
 
 
 def test_the_environment() -> None:

@@ -25,7 +25,7 @@ from untether.model import (
     Wait,
 )
 from untether.process.direct import DirectProcess
-from untether.process.driver import Also, Driver, Ended
+from untether.process.driver import Also, Driver, Ended, read_file
 from untether.process.host import Line, Receipt, Rung, WriteFailed
 from untether.process.journal import JournalReader
 from untether.process.replay import Folded, StoredInput, fold
@@ -327,3 +327,18 @@ def test_an_input_folds_between_the_lines_where_it_came() -> None:
         (20, 2, 5.0),
     ]
     assert json.dumps([step.writes[0].decode() for step, *_ in steps if step.writes]) == '["hello\\n", "x\\n"]'
+
+
+async def test_a_file_is_read_only_within_the_folder_it_must_lie_in(tmp_path: Path) -> None:
+    folder, outside = tmp_path / "plans", tmp_path / "secret"
+    folder.mkdir()
+    outside.write_text("secret")
+    (folder / "plan.md").write_text("the plan")
+    (folder / "link.md").symlink_to(outside)
+
+    async def read(path: Path) -> CallResult:
+        return await read_file(ReadFile("c1", str(path), 100, within=f"{folder}/"))
+
+    assert await read(folder / "plan.md") == CallResult(text="the plan")
+    for path in (folder / "link.md", folder / ".." / "secret", outside):
+        assert await read(path) == CallResult(error=f"it does not lie in {folder}/")

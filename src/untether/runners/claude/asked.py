@@ -28,6 +28,7 @@ class Asked(NamedTuple):
     body: tuple[Content, ...]
     note: str = ""
     questions: tuple[Question, ...] = ()
+    editable: str = ""
 
 
 class Scene(NamedTuple):
@@ -53,7 +54,10 @@ def describe(request: CanUseTool, input: Mapping[str, Any], scene: Scene) -> Ask
     else:
         asked = Asked("permission", f"Use {name or 'a tool'}?", ())
     body = asked.body + _other(rest, even_if_empty=not asked.body)
-    return asked._replace(body=body, note=asked.note or _note(request))
+    editable = _EDITABLE.get(name, "")
+    if not isinstance(input.get(editable), str):
+        editable = ""
+    return asked._replace(body=body, note=asked.note or _note(request), editable=editable)
 
 
 def _note(request: CanUseTool) -> str:
@@ -119,7 +123,7 @@ def _agent(input: dict[str, Any], scene: Scene) -> Asked:
 
 
 def _plan(input: dict[str, Any], scene: Scene) -> Asked:
-    """2.1.332 gives the plan only when the agent wrote it to a file."""
+    """The plan as far as the request has it; the module `plan` looks further."""
     plan = _text(input, "plan").strip()
     input.pop("planFilePath", None)
     note = "It gave no plan; this is what it wrote last." if not plan and scene.long_text else ""
@@ -188,6 +192,8 @@ _DESCRIBERS: Mapping[str, Describe] = {
     "ExitPlanMode": _plan,
     "AskUserQuestion": _question,
 }
+# What a person may rewrite before it happens, by tool.
+_EDITABLE: Mapping[str, str] = {"Bash": "command", "PowerShell": "command", "Monitor": "command", "WebFetch": "url"}
 
 
 # ---------------------------------------------------------------------------------------------------------- pieces

@@ -32,9 +32,13 @@ def control_request(request_id: str, subtype: str, **fields: Any) -> bytes:
     return _line({"type": "control_request", "request_id": request_id, "request": {"subtype": subtype, **fields}})
 
 
-def allow(request_id: str, input: bytes) -> bytes:
-    """Let a tool run. `input` is a JSON object; 2.1.197 takes an answer without it for a refusal."""
-    return success(request_id, msgspec.Raw(b'{"behavior":"allow","updatedInput":' + input + b"}"))
+def allow(request_id: str, input: bytes, update: dict[str, Any] | None = None) -> bytes:
+    """Let a tool run. `input` is a JSON object; 2.1.197 takes an answer without it for a refusal.
+
+    `update` changes what is allowed from now on: a rule, a mode, a folder (`updatedPermissions`).
+    """
+    more = b',"updatedPermissions":' + encode([update]) if update is not None else b""
+    return success(request_id, msgspec.Raw(b'{"behavior":"allow","updatedInput":' + input + more + b"}"))
 
 
 def deny(request_id: str, message: str, *, interrupt: bool = False) -> bytes:

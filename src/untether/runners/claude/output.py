@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from ...model import Action, ActionEvent, ActionKind, EngineId, Phase, PromptEvent, UntetherEvent
-from ...session import Step
+from ...session import Call, Step
 
 NOTHING = Step()
 
@@ -23,6 +23,10 @@ class Output:
         self.engine = engine
         self.events: list[UntetherEvent] = []
         self.writes: list[bytes] = []
+        self.calls: list[Call] = []
+        self.deadline: float | None = (
+            None  # when the session wants a tick, in epoch seconds; of every step until changed
+        )
         self.close_stdin = False
         self.stop = False
         self._begun = False
@@ -34,10 +38,13 @@ class Output:
         """The step so far; the next one begins empty."""
         events = tuple(self.events)
         self.events.clear()
-        step = Step(events, tuple(self.writes), close_stdin=self.close_stdin, stop=self.stop)
+        step = Step(
+            events, tuple(self.writes), tuple(self.calls), self.deadline, close_stdin=self.close_stdin, stop=self.stop
+        )
         self.writes.clear()
+        self.calls.clear()
         self.close_stdin = self.stop = False
-        return NOTHING if step.empty else step
+        return NOTHING if step.empty and step.deadline is None else step
 
     def show(self) -> None:
         """A run or turn is open: what was held comes first."""

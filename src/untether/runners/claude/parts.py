@@ -10,6 +10,7 @@ from .identity import Identity
 from .interactions import Interactions
 from .notices import Notices
 from .output import Output
+from .permissions import Permissions
 from .prompts import Ledger
 from .turns import Turns
 from .usage import Meter
@@ -30,5 +31,6 @@ class Parts:
         self.interactions = Interactions(output)
         self.control = Control(output, name)
         self.background = Background()
+        self.permissions = Permissions(output, self.interactions, self.background, self.turns, name)
         self.notices = Notices(output)
         self.meter = Meter()

@@ -23,6 +23,7 @@ from ...session import (
     StartFacts,
 )
 from .frames import encode
+from .modes import TABLE
 
 
 class ClaudeDialect:
@@ -47,6 +48,9 @@ class ClaudeDialect:
             prompt = self._prompt(None, argv[argv.index("--") + 1] if "--" in argv[:-1] else "(no prompt)")
         session_id = _value(argv, "--resume") or _value(argv, "-r")
         settings: dict[str, Any] = {"interactive": not one_shot, "extra_args": list(argv)}
+        if (mode := _value(argv, "--permission-mode")) in TABLE:
+            settings["permission_mode"] = mode
+        settings["dangerously_skip_permissions"] = "--dangerously-skip-permissions" in argv
         cwd = next((str(row.frame["cwd"]) for row in rows if row.frame and _is_init(row)), "/")
         resume = ResumeToken(self._engine, session_id) if session_id else None  # type: ignore[arg-type]
         return Begin(StartFacts("recording", self._engine, cwd, resume=resume, settings=settings), prompt)

@@ -39,7 +39,14 @@ from .session import ClaudeSession
 log = structlog.get_logger(__name__)
 
 _HANDSHAKE_S = 20.0  # a cold start takes under a second; several at once on a small machine take 3
-_FROM_CONFIG = ("model", "permission_mode", "allowed_tools", "extra_args", "dangerously_skip_permissions")
+_FROM_CONFIG = (
+    "model",
+    "permission_mode",
+    "allowed_tools",
+    "auto_approve",
+    "extra_args",
+    "dangerously_skip_permissions",
+)
 
 
 class ClaudeRunner(ResumeTokenMixin, JsonlSubprocessRunner):
@@ -83,7 +90,14 @@ class ClaudeRunner(ResumeTokenMixin, JsonlSubprocessRunner):
 
     def start_settings(self, options: RunOptions) -> dict[str, Any]:
         chosen = {name: self._config[name] for name in _FROM_CONFIG if self._config.get(name)}
-        return {**chosen, **options.settings(), "interactive": self.interactive}
+        return {**chosen, **options.settings(), "interactive": self.interactive, "config_dir": self._config_dir()}
+
+    def _config_dir(self) -> str:
+        """Where this agent keeps its own files, among them its plans."""
+        own = self._config.get("env") or {}
+        told = own.get("CLAUDE_CONFIG_DIR") or os.environ.get("CLAUDE_CONFIG_DIR")
+        home = own.get("HOME") or os.environ.get("HOME") or ""
+        return str(told or f"{home}/.claude")
 
     def launch(self, start: StartFacts, prompt: Prompt, *, environ: Mapping[str, str]) -> Launch:
         if environ.get(PROCESS_VARIABLE) != start.process_id:

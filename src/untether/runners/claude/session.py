@@ -3,8 +3,9 @@
 One instance is one CLI process. It follows the frames of claude-protocol (2.1.197) and claude-protocol-332 (2.1.332);
 what differs between the two is told apart by what the CLI sends, not by its version. Here are the inputs; `stream`
 takes the frames. Both work on parts that have one subject each: `identity` (which session), `prompts` (which message
-is answered when), `turns`, `actions`, `interactions` (requests for a person), `control` (all other requests),
-`background`, `notices` (retries, compaction, limits), `results` and `usage`.
+is answered when), `turns`, `actions`, `permissions` (requests to use a tool: `modes` and `gate`, `scopes`, `plan`,
+`rearm`), `interactions` (those that wait for a person), `control` (all other requests), `background`, `notices`
+(retries, compaction, limits), `results` and `usage`.
 
 Two forms. In control mode stdin stays open, requests are answered, and the process serves one turn after another. In
 the one-shot form (`interactive` false) it reads the prompt as text and ends by itself: with background work it gives
@@ -21,7 +22,8 @@ from ...model import Decision, Deny, Wait
 from ...schemas.claude import Decoded, NotAFrame, System, decode, decode_usual
 from ...session import CallResult, Capabilities, ProcessExit, Prompt, SessionChange, SetModel, StartFacts, Step
 from . import frames, results
-from .forms import CONTROL, MODES, ONE_SHOT
+from .forms import CONTROL, ONE_SHOT
+from .modes import TABLE
 from .output import NOTHING
 from .parts import Parts
 from .stream import Stream
@@ -69,6 +71,8 @@ class ClaudeSession:
         parts = self._parts
         self._stream.now = self._stream.sign = now
         parts.identity.begin(start)
+        parts.permissions.begin(start)
+        parts.identity.know(unasked=[str(tool) for tool in _unasked(start)])
         parts.actions.root = start.cwd.rstrip("/")
         parts.interactive = start.settings.get("interactive") is not False
         parts.first_prompt = prompt.id
@@ -83,20 +87,25 @@ class ClaudeSession:
 
     def say(self, prompt: Prompt, when: Literal["now", "next"], now: float) -> Step:
         self._stream.now = now
-        if self._deaf or not self._parts.interactive:
+        if self._deaf or self._stream.closing or not self._parts.interactive:
             self._output.prompt(prompt.id, "handed_back")
             return self._output.take()
         if not self._stream.working:
             self._stream.sign = now
+            self._stream.before_message()
         self._parts.ledger.hand(prompt, now)
         self._output.writes.append(frames.user_message(prompt, now=when == "now"))
         return self._output.take()
 
     def decide(self, interaction_id: str, decision: Decision, now: float) -> Step:
         self._stream.now = now
-        if not self._deaf and self._parts.interactions.decide(interaction_id, decision):
+        working = self._stream.working
+        request = self._parts.interactions.open.get(interaction_id)
+        if not self._deaf and self._parts.permissions.decide(interaction_id, decision, idle=not working):
             self._stream.sign = now
-            self._stream.interrupting |= isinstance(decision, Deny) and decision.interrupt
+            if isinstance(decision, Deny) and decision.interrupt and working:
+                self._stream.interrupting |= request is None or bool(request.ids)
+            self._stream.settle()
         return self._output.take()
 
     def interrupt(self, now: float) -> Step:
@@ -113,17 +122,25 @@ class ClaudeSession:
             return NOTHING
         if isinstance(change, SetModel):
             self._parts.control.ask("set_model", **({"model": change.model} if change.model else {}))
-        elif change.mode in MODES:
-            self._parts.control.ask("set_permission_mode", mode=MODES[change.mode])
+        elif change.mode in TABLE:
+            self._stream.set_mode(change.mode)
         else:
             self._output.warning(f"There is no permission mode {change.mode!r}")
         return self._output.take()
 
     def answer(self, call_id: str, result: CallResult, now: float) -> Step:
-        return NOTHING
+        self._stream.now = now
+        if not self._deaf:
+            self._parts.permissions.read(call_id, result)
+            self._stream.settle()
+        return self._output.take()
 
     def tick(self, now: float) -> Step:
-        return NOTHING
+        if self._deaf:
+            return NOTHING
+        self._stream.now = now
+        self._stream.tick()
+        return self._output.take()
 
     # ------------------------------------------------------------------------------------------------------- lines
 
@@ -141,7 +158,7 @@ class ClaudeSession:
             handler = stream.handlers.get(frame.__class__)
         if handler is not None:
             handler(frame)
-        if output.writes or output.stop:
+        if output.writes or output.calls or output.close_stdin or output.stop or output.deadline is not None:
             return output.take()
         if events := output.events:
             step = Step(tuple(events))
@@ -169,7 +186,7 @@ class ClaudeSession:
         parts, stream = self._parts, self._stream
         stream.now = now
         if not self._deaf:
-            parts.interactions.withdraw_all("The agent has ended.")
+            parts.permissions.withdraw_all("The agent has ended.")
             if parts.turns.open is None:
                 begun = parts.turns.completed
                 owed = parts.ledger.taken_ahead() if begun else parts.ledger.unopened(parts.first_prompt)
@@ -182,3 +199,8 @@ class ClaudeSession:
         parts.ledger.hand_back(parts.ledger.waiting)
         self._ended = True
         return self._output.take()
+
+
+def _unasked(start: StartFacts) -> list[object]:
+    """What the owner has allowed beforehand, so that it is never asked."""
+    return [*(start.settings.get("allowed_tools") or ()), *(start.settings.get("auto_approve") or ())]

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...model import ResumeToken
 from ...process.host import Rung
-from .forms import MODES
+from .modes import BYPASS, TABLE, asked_mode
 
 INSTALL = "npm install -g @anthropic-ai/claude-code"
 MIN_VERSION = "2.1.0"
@@ -31,9 +31,13 @@ _SETTINGS = {"useAutoModeDuringPlan": False}
 def arguments(
     settings: Mapping[str, Any], resume: ResumeToken | None = None, *, continue_latest: bool = False
 ) -> list[str]:
-    """The arguments for a process with these `StartFacts.settings`."""
+    """The arguments for a process with these `StartFacts.settings`. Raises ValueError when they are wrong.
+
+    `grants` are rules that the owner allowed for good, one a line, such as `Bash(git push:*)`.
+    """
     one_shot = settings.get("interactive") is False
     extra, flag_settings = _take_settings([str(word) for word in settings.get("extra_args") or ()])
+    _allow(flag_settings, settings.get("grants") or ())
     args = [*(_ONE_SHOT if one_shot else _CONTROL), *extra]
     if resume is not None:
         args.append(f"--resume={resume.value}")
@@ -46,11 +50,11 @@ def arguments(
             args += [flag, str(settings[name])]
     if allowed := settings.get("allowed_tools"):
         args += ["--allowedTools", ",".join(allowed)]
-    mode = MODES.get(str(settings.get("permission_mode") or "default"), "default")
-    if settings.get("dangerously_skip_permissions"):
-        args.append("--dangerously-skip-permissions")
-    if mode != "default" or not settings.get("dangerously_skip_permissions"):
-        args += ["--permission-mode", mode]
+    mode = asked_mode(settings)
+    if mode == BYPASS and settings.get("dangerously_skip_permissions"):
+        args.append("--dangerously-skip-permissions")  # it would win over any mode
+    else:
+        args += ["--permission-mode", TABLE[mode].cli]
     if not one_shot:
         # A replay of each message shows when it was taken, also to a host of 2.1.197 (claude-protocol §6).
         args += ["--permission-prompt-tool", "stdio", "--replay-user-messages"]
@@ -78,6 +82,19 @@ def _take_settings(extra: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
         else:
             found |= _read_settings(value if equals else next(words, ""))
     return rest, found | _SETTINGS
+
+
+def _allow(flag_settings: dict[str, Any], grants: Sequence[str]) -> None:
+    """Put rules into the settings of the flag. There a rule may hold commas, which `--allowedTools` would split at."""
+    rules = [rule for grant in grants for rule in str(grant).splitlines() if rule.strip()]
+    if not rules:
+        return
+    permissions = flag_settings.get("permissions")
+    permissions = dict(permissions) if isinstance(permissions, dict) else {}
+    allowed = permissions.get("allow")
+    allowed = list(allowed) if isinstance(allowed, list) else []
+    permissions["allow"] = allowed + [rule for rule in dict.fromkeys(rules) if rule not in allowed]
+    flag_settings["permissions"] = permissions
 
 
 def _read_settings(text: str) -> dict[str, Any]:

@@ -11,12 +11,15 @@ from ...schemas import claude_system as system
 from ...schemas.claude import SYNTHETIC, Assistant, Text, ToolResult, ToolUse, User
 from ...schemas.tolerant import Unknown
 from . import results
-from .asked import Scene
 from .forms import CANNOT_ASK
 from .identity import Foreign
+from .modes import BYPASS, TABLE
 from .parts import Parts
+from .rearm import DEFERRED
 from .results import Outcome
 from .turns import Turn
+
+WRITES = frozenset({"Write", "Edit"})
 
 
 class Stream:
@@ -39,6 +42,9 @@ class Stream:
         self._background = parts.background
         self._notices = parts.notices
         self._meter = parts.meter
+        self._permissions = parts.permissions
+        self._plans = parts.permissions.plans
+        self._rearm = parts.permissions.rearm
         # Looked at for every frame; empty nearly always.
         self._waiting = parts.ledger.waiting
         self._requests = parts.interactions.open
@@ -47,6 +53,7 @@ class Stream:
         self.sign = 0.0
         self.interrupting = False  # we asked for the end of the turn
         self.over = False
+        self.closing = False  # stdin is closed: what is said now goes to another process
         self.unknown: dict[str, int] = {}
         self.last: tuple[Outcome, schema.Result] | None = None  # of the one-shot form: the results so far, as one
         self._wakeup = False  # a schedule fired, and its turn has not begun
@@ -62,7 +69,7 @@ class Stream:
             schema.Result: self._result,
             schema.StreamEvent: self._stream,
             schema.ControlRequest: self._request,
-            schema.ControlCancelRequest: lambda frame: self._interactions.withdraw(frame.request_id),
+            schema.ControlCancelRequest: lambda frame: self._permissions.withdraw(frame.request_id),
             schema.ControlResponse: self._response,
             schema.CommandLifecycle: self._lifecycle,
             schema.ConversationReset: self._reset,
@@ -73,10 +80,10 @@ class Stream:
             system.ApiRetry: lambda frame: self._notices.retry(frame, self.now),
             system.SessionState: self._state,
             system.TaskStarted: self._task_started,
-            system.TaskProgress: lambda frame: self._actions.progress(frame.tool_use_id or "", frame.description),
+            system.TaskProgress: self._task_progress,
             system.TaskUpdated: self._task_updated,
             system.TaskNotification: self._task_notification,
-            system.BackgroundTasksChanged: lambda frame: self._background.replaced(frame.tasks, self.now),
+            system.BackgroundTasksChanged: self._tasks_changed,
             system.Informational: lambda frame: self._notices.informational(frame),
             system.ModelFallback: lambda frame: self._notices.fallback(frame),
             system.HookStarted: lambda frame: self._notices.hook_started(frame.hook_id, frame.hook_name, self.now),
@@ -110,9 +117,13 @@ class Stream:
             kind = block.__class__
             if kind is ToolUse:
                 self._actions.start(block, parent or "", self.now)
+                if block.name in WRITES:
+                    self._plans.wrote_file(block.input)
             elif kind is Text:
                 if parent is None and frame.error is None:
                     self._turns.wrote(block.text, turn)
+                    if self._plans.pending:
+                        self._plans.wrote(block.text)
             elif kind is Unknown:
                 self.count(f"block/{block.name}")
 
@@ -194,6 +205,7 @@ class Stream:
         if announced and not self._parts.interactive:
             warning = Action("cannot-ask", "warning", CANNOT_ASK)
             self._output.events.append(ActionEvent(self._engine, warning, "completed", None, CANNOT_ASK))
+        self._mode_told(frame.permission_mode)
         self.sign = self.now
         if self._turns.open is None:
             self._open_turn(frame.user_message_uuids)
@@ -206,13 +218,26 @@ class Stream:
         reason = ""
         if self._turns.completed and not prompts:
             scheduled = self._wakeup or not (woken or self._tasks)
-            reason = "schedule" if scheduled else "background task"
+            reason = self._turns.expected or ("schedule" if scheduled else "background task")
+        self._turns.expected = ""
         self._background.woken = self._wakeup = False
-        turn = self._turns.begin(prompts, reason, self.now)
+        self._permissions.turn_opens(self.now)
+        turn = self._turns.begin(prompts, reason, self.now, self._plan_detail())
         if self._again:
             self._again = False
             self.interrupt()
         return turn
+
+    def _plan_detail(self) -> dict[str, Any]:
+        """Facts about a turn that runs outside plan mode in a chat that plans, since agents are still at work."""
+        if not self._rearm.deferred:
+            return {}
+        self._output.note("plan-deferred", "warning", DEFERRED, ok=False)
+        return {"plan_deferred": True}
+
+    def _mode_told(self, mode: str) -> None:
+        if mode:
+            self._permissions.gate.report(mode)
 
     def _open_prompts(self) -> list[str] | None:
         return self._turns.open.prompts if self._turns.open is not None else None
@@ -262,7 +287,47 @@ class Stream:
         self._actions.close()
         self._interactions.withdraw_where(agent="", reason="The turn is over.")
         usage = self._meter.run(result) if result is not None else None
+        if self._parts.interactive:
+            self._permissions.turn_closes(self.now, self._session_id, ok=outcome.ok)
+        outcome = outcome._replace(answer=self._permissions.gate.with_refused(outcome.answer))
         self._turns.end(outcome, self._identity.token or self._identity.expected, usage)
+        self.settle()
+
+    @property
+    def _session_id(self) -> str:
+        return self._identity.token.value if self._identity.token is not None else ""
+
+    @property
+    def idle(self) -> bool:
+        """True when nothing goes on and nothing is owed, not even in the background or by a person."""
+        return not (self.working or self._tasks or self._requests)
+
+    def settle(self) -> None:
+        """What follows from where the session is now: its deadline, and its end when it is to be begun anew."""
+        self._output.deadline = self._permissions.deadline
+        if self._rearm.refused and self.idle and not self.closing:
+            self.closing = self._output.close_stdin = True
+
+    def set_mode(self, mode: str) -> None:
+        """The owner wants another permission mode, which is known."""
+        gate = self._permissions.gate
+        gate.change(mode)
+        self._control.ask("set_permission_mode", mode=TABLE[mode].cli)
+        if gate.planning and gate.launched_in_bypass and not self._control.features:
+            self._rearm.refused = True
+            self._output.warning(
+                f"In a session begun with {BYPASS}, this {self._parts.name} asks for nothing in plan mode either; "
+                "the next message continues in a new process"
+            )
+            self.settle()
+
+    def before_message(self) -> None:
+        """A message comes to a session that is idle."""
+        self._rearm.before_message(self.now, self._session_id)
+
+    def tick(self) -> None:
+        self._permissions.tick(self.now, self._session_id, idle=not self.working)
+        self.settle()
 
     # ----------------------------------------------------------------------------------------------- control channel
 
@@ -281,12 +346,18 @@ class Stream:
         asked_by = ""
         if request.agent_id:
             asked_by = self._background.name(request.agent_id) or "a sub-agent"
-        scene = Scene(self._actions.root, self._turns.long_text)
-        self._interactions.ask(frame.request_id, request, scene, asked_by=asked_by, now=self.now)
+        root = self._actions.root
+        self._permissions.request(frame.request_id, request, root=root, asked_by=asked_by, now=self.now)
+        self.settle()
 
     def _response(self, frame: schema.ControlResponse) -> None:
+        if self._permissions.response(frame):
+            self.settle()
+            return
         subtype = self._control.answered(frame)
-        if subtype == "initialize":
+        if subtype == "set_permission_mode":
+            self._permissions.gate.changed(ok=frame.response.subtype != "error")
+        elif subtype == "initialize":
             self._identity.know(version=self._control.version)
         elif subtype == "interrupt" and not self.working:
             self.interrupting = False  # it came when nothing was going on, and no result will follow
@@ -300,6 +371,22 @@ class Stream:
         step = self._actions.open.get(frame.tool_use_id or "")
         asked_behind = step is not None and step.asked_behind
         self._background.started(frame, self.now, asked_behind=asked_behind)
+        self._rearm.agent_started(frame.task_id, frame.task_type)
+
+    def _task_progress(self, frame: system.TaskProgress) -> None:
+        self._actions.progress(frame.tool_use_id or "", frame.description)
+        if self._rearm.deferred:
+            self._rearm.agent_acted(frame.task_id, self.now)
+            self.settle()
+
+    def _tasks_changed(self, frame: system.BackgroundTasksChanged) -> None:
+        self._background.replaced(frame.tasks, self.now)
+        self._background_settled()
+
+    def _background_settled(self) -> None:
+        """Background work began or ended."""
+        self._rearm.background_changed(self.now, self._session_id, idle=not self.working)
+        self.settle()
 
     def _task_updated(self, frame: system.TaskUpdated) -> None:
         status = frame.patch.status
@@ -309,16 +396,19 @@ class Stream:
             self._interactions.withdraw_where(agent=frame.task_id, reason="The sub-agent has ended.")
         elif frame.patch.is_backgrounded:
             self._background.moved(frame.task_id)
+        self._background_settled()
 
     def _task_notification(self, frame: system.TaskNotification) -> None:
         self._check("task_status", frame.status, schema.KNOWN_TASK_STATUSES)
         self._background.notified(frame.task_id)
         self._interactions.withdraw_where(agent=frame.task_id, reason="The sub-agent has ended.")
+        self._background_settled()
 
     def _status(self, frame: system.Status) -> None:
         self._check("permission_mode", frame.permission_mode, schema.KNOWN_MODES)
         if frame.permission_mode:
             self._identity.know(permission_mode=frame.permission_mode)
+            self._mode_told(frame.permission_mode)
         if frame.status == "compacting" and self._turns.open is None and self._identity.told and self._waiting:
             self._open_turn(())  # `/compact`: its `init` comes only when it is done
         self._notices.status(frame, self.now)

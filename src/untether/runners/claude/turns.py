@@ -5,6 +5,8 @@ The first one of a process ends in the run's `CompletedEvent`; each later one is
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...model import CompletedEvent, ResumeToken, TurnEvent, Usage
 from .output import Output
 from .results import Outcome
@@ -24,6 +26,7 @@ class Turn:
         self.api_error = ""
         self.message_id = ""  # of the latest model call of the main conversation
         self.interrupted = False
+        self.detail: dict[str, Any] = {}
 
 
 class Turns:
@@ -34,11 +37,15 @@ class Turns:
         self.open: Turn | None = None
         self.completed = False  # the run's CompletedEvent is out
         self.long_text = ""
+        self.expected = ""  # why the next turn begins, when we brought it about ourselves
 
-    def begin(self, prompts: list[str], reason: str, now: float) -> Turn:
+    def begin(self, prompts: list[str], reason: str, now: float, detail: dict[str, Any] | None = None) -> Turn:
         turn = self.open = Turn(prompts, reason, now)
+        turn.detail = detail or {}
         if self.completed:
-            self._output.events.append(TurnEvent(self._output.engine, "started", prompts=tuple(prompts), reason=reason))
+            self._output.events.append(
+                TurnEvent(self._output.engine, "started", prompts=tuple(prompts), reason=reason, detail=turn.detail)
+            )
         self._output.show()
         return turn
 
@@ -70,6 +77,7 @@ class Turns:
                     advice=outcome.advice,
                     prompts=prompts,
                     reason=turn.reason if turn is not None else "",
+                    detail=turn.detail if turn is not None else {},
                 )
             )
             return

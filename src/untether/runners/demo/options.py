@@ -190,13 +190,6 @@ def _parse(argv: list[str]) -> tuple[dict[str, list[str]], list[str]]:
     return given, words
 
 
-def _allowed(settings: dict[str, Any]) -> list[str]:
-    """The rules of `permissions.allow` in the settings."""
-    permissions = settings.get("permissions")
-    rules = permissions.get("allow") if isinstance(permissions, dict) else None
-    return [str(rule) for rule in rules] if isinstance(rules, list) else []
-
-
 def _settings(text: str) -> dict[str, Any]:
     """The value of --settings: a JSON object, or the path of a file that holds one."""
     if not text:
@@ -214,3 +207,10 @@ def _settings(text: str) -> dict[str, Any]:
     if not isinstance(settings, dict):
         raise UsageError("Error: Invalid JSON provided to --settings")
     return settings
+
+
+def _allowed(settings: dict[str, Any]) -> list[str]:
+    """The rules of `permissions.allow`; a backslash stands before a parenthesis that belongs to the command."""
+    permissions = settings.get("permissions")
+    rules = permissions.get("allow") if isinstance(permissions, dict) else None
+    return [re.sub(r"\\(.)", r"\1", rule) for rule in rules or [] if isinstance(rule, str)]
