@@ -309,3 +309,12 @@ def test_what_is_not_there_cannot_be_stopped_or_restarted(tmp_path: Path) -> Non
     assert "There is no run 7" in run_cli(tmp_path, "stop", "7").stderr
     assert "No bridge is running" in run_cli(tmp_path, "restart").stderr
     assert "There is no file 'nothing'" in run_cli(tmp_path, "replay", "nothing").stderr
+
+
+async def test_a_second_bridge_on_one_bot_is_refused(tmp_path: Path) -> None:
+    async with telegram_world(tmp_path / "first") as (server, ann, _):
+        second = bridge_in(tmp_path / "second", telegram_table(server, ann.chat) + ANY_PORT)
+        second.env["HOME"] = str(tmp_path / "first" / "home")
+        async with AsyncBridge(second) as running:
+            assert await running.wait() == 3
+            await running.wait_for_line(r"Another Untether on this machine uses this bot \(process \d+\)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import random
@@ -33,6 +34,7 @@ from ..process.environment import agent_environment
 from ..process.guard import RoomLimits
 from ..process.host import Host
 from ..process.hosts import Children, Keepers
+from ..process.kept import KeeperLimits
 from ..process.scope import keeper_prefix
 from ..runner import Runner
 from ..sd_notify import Notifier
@@ -87,12 +89,15 @@ def run(debug: bool = False, unattended: bool = False, engine_id: str | None = N
     for load_error in errors:
         click.echo(f"✗ engine {load_error.id}: {load_error.message}", err=True)
     lock = _locked(settings.state_dir)
+    bot = _locked_bot(settings)
     try:
         with told(StoreError):
             db = Database(settings.state_dir / "untether.db", migrations=load_migrations())
         again = anyio.run(Bridge(settings, engines, db, lock, notifier).run)
     finally:
         lock.release()
+        if bot is not None:
+            bot.release()
     if again:
         # The same process with new code: whoever started it, a service manager too, sees it go on.
         safe = ["-P"] if sys.flags.safe_path else []
@@ -113,6 +118,24 @@ def _locked(folder: Path) -> StateLock:
                 f"  To pair another browser: kill -USR1 {running.note.pid} prints a new link in its log.", err=True
             )
         raise SystemExit(3) from running
+    return lock
+
+
+def _locked_bot(settings: Settings) -> StateLock | None:
+    """The lock on the bot, held: two programs that poll one bot take each other's messages."""
+    if settings.telegram is None:
+        return None
+    digest = hashlib.sha256(settings.telegram.bot_token.get_secret_value().encode()).hexdigest()[:16]
+    lock = StateLock(Path.home() / ".local/state/untether/bots" / digest)
+    try:
+        lock.acquire()
+    except AlreadyRunning as running:
+        process = f" (process {running.note.pid})" if running.note else ""
+        click.echo(f"Another Untether on this machine uses this bot{process}: stop it, or use another bot.", err=True)
+        raise SystemExit(3) from running
+    except StoreError as error:
+        log.warning("bot.not_locked", error=str(error))  # Telegram itself tells a second one, later
+        return None
     return lock
 
 
@@ -238,7 +261,13 @@ class Bridge:
         epoch = await self.db.write(lambda conn: kv.count(conn, "epoch"))
         prefix = partial(keeper_prefix, os.environ)
         await anyio.to_thread.run_sync(prefix, "")  # the probe, which a spawn is not to wait for
-        return Keepers(folder, epoch=epoch, line_limit=limit, prefix=prefix)
+        watchdog = self.settings.watchdog
+        limits = KeeperLimits(
+            cap=watchdog.process_output_max_bytes,
+            floor=watchdog.disk_min_free_bytes,
+            orphan=float(watchdog.orphan_max_s),
+        )
+        return Keepers(folder, epoch=epoch, line_limit=limit, limits=limits, prefix=prefix)
 
     def _outbox(self, clock: Clock, hub: Hub, transports: Mapping[str, Transport]) -> Outbox:
         settings = self.settings

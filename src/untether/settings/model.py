@@ -304,8 +304,9 @@ class Progress(Section):
 
 class Watchdog(Section):
     post_result_limbo_grace: float = Field(default=60.0, ge=0, le=600)
-    post_result_bg_max_hold: float = Field(default=1800.0, ge=0, le=86_400)
     """Seconds after which an idle live process is closed."""
+    post_result_bg_max_hold: float = Field(default=1800.0, ge=0, le=86_400)
+    """Seconds by which work in the background puts off what follows an answer."""
     liveness_timeout: int = Field(default=600, ge=60, le=3600)
     """Seconds without a sign of life after which a run is said to be perhaps stuck."""
     pre_result_silence_timeout: int = Field(default=3600, ge=0, le=86_400)
@@ -324,6 +325,12 @@ class Watchdog(Section):
     """False: after an approved plan, the session does not go back to plan mode."""
     max_line_bytes: int = Field(default=64 * MIB, ge=MIB, le=1024 * MIB)
     """A longer line of an agent is skipped and reported."""
+    orphan_max_s: int = Field(default=72 * 3600, ge=600, le=30 * 86_400)
+    """Seconds after which an agent without a bridge is stopped."""
+    process_output_max_bytes: int = Field(default=2048 * MIB, ge=16 * MIB)
+    """An agent that has printed as much waits: its journal grows no further."""
+    disk_min_free_bytes: int = Field(default=256 * MIB, ge=0)
+    """An agent waits while less is free, or than a twentieth of a small disk."""
 
     @field_validator("prespawn_ram_warn_mb")
     @classmethod

@@ -36,18 +36,30 @@ def move(conn: sqlite3.Connection, transport: str, old: str, new: str) -> bool:
     known = {chat: new if to == old else to for chat, to in known.items()} | {old: new}
     kv.put(conn, f"moved:{transport}", msgspec.json.encode(known).decode())
     where = (new, transport, old)
-    conn.execute("UPDATE threads SET chat = ? WHERE transport = ? AND chat = ?", where)
     conn.execute(
         "UPDATE messages SET chat = ?, message_id = CASE message_id WHEN '' THEN '' ELSE ? || '/' || message_id END"
         " WHERE transport = ? AND chat = ?",
         (new, old, transport, old),
     )
     # Somebody may have written in the new chat already: what is set there is newer.
+    set_there = [name for name in _columns(conn, "chats") if name not in ("transport", "chat", "thread")]
+    names = ", ".join(set_there)
+    kept = ", ".join(f"{name} = COALESCE({name}, excluded.{name})" for name in set_there)
     conn.execute(
-        "INSERT INTO chats SELECT transport, ?, thread, project, branch, current FROM chats"
-        " WHERE transport = ? AND chat = ? ON CONFLICT DO UPDATE SET project = COALESCE(project, excluded.project),"
-        " branch = COALESCE(branch, excluded.branch), current = COALESCE(current, excluded.current)",
+        f"INSERT INTO chats (transport, chat, thread, {names}) SELECT transport, ?, thread, {names} FROM chats"
+        f" WHERE transport = ? AND chat = ? ON CONFLICT DO UPDATE SET {kept}",
         where,
     )
     conn.execute("DELETE FROM chats WHERE transport = ? AND chat = ?", (transport, old))
+    for table in _tables(conn):
+        if table not in ("chats", "messages", "deliveries") and {"transport", "chat"} <= set(_columns(conn, table)):
+            conn.execute(f"UPDATE OR REPLACE {table} SET chat = ? WHERE transport = ? AND chat = ?", where)
     return True
+
+
+def _tables(conn: sqlite3.Connection) -> list[str]:
+    return [row[0] for row in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+
+
+def _columns(conn: sqlite3.Connection, table: str) -> list[str]:
+    return [row[1] for row in conn.execute(f"PRAGMA table_info({table})")]
