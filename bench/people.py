@@ -20,19 +20,19 @@ _PERSON = Sender("7", "Ann")
 
 
 class People:
-    """Implements `Transport`. `think` is about how many seconds a person takes to tap."""
+    """Implements `Transport`. `think` is about how many seconds a person takes to tap; ids of messages begin at `first`."""
 
     name = "bench"
     shows_all = False
 
-    def __init__(self, tasks: anyio.abc.TaskGroup, think: float = 0.03) -> None:
+    def __init__(self, tasks: anyio.abc.TaskGroup, think: float = 0.03, first: int = 1) -> None:
         self.requests: list[float] = []  # seconds from the agent's line to the call of `send`
         self.taps: list[float] = []  # seconds from the tap to the agent's reading of its line
         self.painted = 0
         self._tasks = tasks
         self._think = think
         self._chance = random.Random(1)
-        self._ids = itertools.count(1)
+        self._ids = itertools.count(first)
         self._inbox: Inbox | None = None
         self._tapped: dict[tuple[str, str], float] = {}  # by chat and number of the question
         self._answered: dict[str, anyio.Event] = {}
