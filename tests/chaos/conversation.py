@@ -31,6 +31,7 @@ class Talk:
     closed: tuple[str, ...] = (r"^✓ Approved by Ann",)
     approvals: int = 1
     extra: tuple[str, ...] = ()  # messages that a scenario brings with it
+    broken: bool = False  # somebody waited in vain: there is no use in waiting for the rest
     repeats: int = 0  # answers or notices that may stand there twice: their fate was unknown
 
 
@@ -57,6 +58,7 @@ async def talk(world: World) -> Talk:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(one, _ann, world.ann)
         tasks.start_soon(one, _bob, world.bob)
+    said.broken = bool(failures)
     world.problems += [f"{type(failure).__name__}: {str(failure).splitlines()[0]}" for failure in failures]
     return said
 

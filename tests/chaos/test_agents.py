@@ -35,13 +35,17 @@ def keepers(w: World) -> list[psutil.Process]:
     return [psutil.Process(pid) for pid, command in w.processes().items() if "keeper" in command]
 
 
+async def is_heard(w: World, text: str) -> None:
+    await w.until(lambda: any(text in str(frame) for frame in heard(w)), f"{text} on its way to the agent")
+
+
 async def test_a_keeper_is_killed(tmp_path: Path, chance: random.Random) -> None:
     """Its agent is ended, the run is told as interrupted with a way to go on, and the next message is answered."""
     async with world(tmp_path) as w:
         said = Talk(**QUIET_TALK, extra=(INTERRUPTED,))
         await ask(w.ann, said, "alpha-1", answer_to("alpha-1"))
-        sent = await w.ann.text("alpha-2: silent")
-        await w.ann.wait("▸", button="Stop", after=sent["message_id"], timeout=PATIENCE_S)
+        await w.ann.text("alpha-2: silent")
+        await is_heard(w, "alpha-2")
         (keeper,) = keepers(w)
         (agent,) = agents(w)
         keeper.kill()
@@ -55,8 +59,8 @@ async def test_a_keeper_is_killed(tmp_path: Path, chance: random.Random) -> None
 async def test_a_keeper_is_killed_while_the_bridge_is_down(tmp_path: Path, chance: random.Random) -> None:
     async with world(tmp_path, supervised=False) as w:
         said = Talk(**QUIET_TALK, extra=(INTERRUPTED,))
-        sent = await w.ann.text("alpha-1: silent")
-        await w.ann.wait("▸", button="Stop", after=sent["message_id"], timeout=PATIENCE_S)
+        await w.ann.text("alpha-1: silent")
+        await is_heard(w, "alpha-1")
         (keeper,) = keepers(w)
         await w.bridge.kill()
         keeper.kill()
@@ -83,7 +87,7 @@ async def test_an_agent_is_killed_in_its_second_turn(
         said = Talk(**QUIET_TALK)
         await ask(w.ann, said, "alpha-1: remember the word plum", r"^I will remember")
         await say(w.ann, said, "second", "alpha-2: silent", r"^✗ ")
-        await w.until(lambda: any("alpha-2" in str(frame) for frame in heard(w)), "the second turn")
+        await is_heard(w, "alpha-2")
         (agent,) = agents(w)
         agent.send_signal(number)
         await w.ann.wait(r"^✗ ", timeout=PATIENCE_S)
@@ -127,12 +131,12 @@ async def test_an_agent_that_turns_against_its_keeper(tmp_path: Path, chance: ra
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 8 MiB."""
+    """A disk that is a little larger than what keepers leave free."""
     if os.geteuid() != 0:
         pytest.skip("mounting a small disk needs root")
     disk = tmp_path / "disk"
     disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300m", "tmpfs", str(disk)], check=True)
     yield disk
     subprocess.run(["umount", "-l", str(disk)], check=True)
 
@@ -140,7 +144,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def fill(path: Path) -> None:
     with suppress(OSError), path.open("wb", buffering=0) as file:
         while True:
-            file.write(b"x" * 4096)
+            file.write(b"x" * 65536)
 
 
 async def test_the_disk_is_full(small_disk: Path, tmp_path: Path, chance: random.Random) -> None:
@@ -154,7 +158,7 @@ async def test_the_disk_is_full(small_disk: Path, tmp_path: Path, chance: random
         said = Talk(**QUIET_TALK, extra=told)
         await ask(w.ann, said, "alpha-1", answer_to("alpha-1"))
         await say(w.ann, said, "work", "alpha-2: work", answer_to("alpha-2"))
-        await w.until(lambda: any("alpha-2" in str(frame) for frame in heard(w)), "the second turn")
+        await is_heard(w, "alpha-2")
         fill(small_disk / "filler")
         w.folder.joinpath("here", "work").symlink_to("/")
         await say(w.bob, said, "beta", "beta-1 " + "with much to store " * 200, answer_to("beta-1"))
@@ -201,8 +205,7 @@ async def test_an_upgrade_that_says_one_line_more(tmp_path: Path, chance: random
     async with world(tmp_path, supervised=False) as w:
         said = Talk()
         env: dict[str, Any] = w.bridge.sync.env
-        await ask(w.ann, said, "alpha-1", answer_to("alpha-1"))
-        await say(w.ann, said, "approval", "alpha-2: permission", r"^The command ran")
+        await say(w.ann, said, "approval", "alpha-1: permission", r"^The command ran")
         await w.ann.wait(r"Run a command\?", button="Approve", timeout=PATIENCE_S)
         await w.bridge.stop()
         env |= {"PYTHONPATH": str(site), "CHAOS_RELEASE": "next"}

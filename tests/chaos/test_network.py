@@ -115,6 +115,7 @@ async def test_a_backlog_and_a_cancel(tmp_path: Path, chance: random.Random) -> 
     async with world(tmp_path, supervised=False) as w:
         said = Talk(**QUIET_TALK, extra=(r"^■ 5 messages withdrawn",))
         await ask(w.ann, said, "alpha-1", answer_to("alpha-1"))
+        await w.settle()
         await w.bridge.kill()
         for number in range(5):
             await w.ann.text(f"never mind {number}")
