@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import anyio
@@ -32,7 +33,7 @@ class Talk:
     approvals: int = 1
     extra: tuple[str, ...] = ()  # messages that a scenario brings with it
     broken: bool = False  # somebody waited in vain: there is no use in waiting for the rest
-    repeats: int = 0  # answers or notices that may stand there twice: their fate was unknown
+    repeats: int = 0  # messages that may stand there twice, beside those that the world knows to be in doubt
 
 
 async def ask(person: Any, said: Talk, text: str, *parts: str, name: str = "") -> None:
@@ -44,8 +45,18 @@ async def ask(person: Any, said: Talk, text: str, *parts: str, name: str = "") -
 LONG_PARTS = ("A long answer", *(rf"Part {n}\b(?! goes)" for n in range(1, 8)), "the last line is here")
 
 
-async def talk(world: World) -> Talk:
-    """Two people talk with their agents; returns when all of it was answered."""
+Hook = Callable[[], Awaitable[None]]
+
+
+async def _nothing() -> None:
+    pass
+
+
+async def talk(world: World, before_tap: Hook = _nothing) -> Talk:
+    """Two people talk with their agents; returns when all of it was answered.
+
+    `before_tap` is called when the request is shown, and the person taps when it returns.
+    """
     said = Talk()
     failures: list[Exception] = []
 
@@ -56,7 +67,7 @@ async def talk(world: World) -> Talk:
             failures.append(failure)
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(one, _ann, world.ann)
+        tasks.start_soon(one, partial(_ann, before_tap=before_tap), world.ann)
         tasks.start_soon(one, _bob, world.bob)
     said.broken = bool(failures)
     world.problems += [f"{type(failure).__name__}: {str(failure).splitlines()[0]}" for failure in failures]
@@ -70,11 +81,12 @@ async def say(person: Any, said: Talk, name: str, text: str, *parts: str, sent: 
     return int(sent["message_id"])
 
 
-async def _ann(ann: Any, said: Talk) -> None:
+async def _ann(ann: Any, said: Talk, *, before_tap: Hook) -> None:
     await ask(ann, said, "alpha-1, good morning", r"You said:\s+alpha-1", name=HELLO)
     await ask(ann, said, "alpha-2, if I may", r"You said:\s+alpha-2", name=FOLLOW_UP)
     await say(ann, said, APPROVAL, "alpha-3: permission", r"^The command ran")
     asked = await ann.wait(r"Run a command\?", button="Approve", timeout=PATIENCE_S)
+    await before_tap()
     await ann.press("Approve", message_id=asked["id"], stale=True)
     await ann.wait(r"^The command ran", timeout=PATIENCE_S)
     last = await say(ann, said, STOPPED, "alpha-4: be silent", r"^■ Stopped after")

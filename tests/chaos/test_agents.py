@@ -62,7 +62,7 @@ async def test_a_keeper_is_killed_while_the_bridge_is_down(tmp_path: Path, chanc
         await w.ann.text("alpha-1: silent")
         await is_heard(w, "alpha-1")
         (keeper,) = keepers(w)
-        await w.bridge.kill()
+        await w.kill()
         keeper.kill()
         await w.bridge.start()
         await w.ann.wait(INTERRUPTED, timeout=PATIENCE_S)

@@ -59,19 +59,20 @@ async def test_killed_while_claude_waits_for_a_tap(
     """SIGKILL with a request open; a tap on the old button after the restart completes the run."""
     with FakeAnthropic(model()) as fake:
         engine = claude(tmp_path, claude_cli(), claude_home, fake.base_url)
-        async with world(tmp_path, engine=engine, extra=ALLOW, hurry=4, supervised=False) as w:
+        async with (
+            world(tmp_path, engine=engine, extra=ALLOW, hurry=4, supervised=False) as w,
+            anyio.create_task_group() as tasks,
+        ):
 
-            async def die() -> None:
-                await w.ann.wait(r"Run a command\?", button="Approve", timeout=40)
-                await w.bridge.kill()
+            async def come_back() -> None:
                 await w.until(w.tap_waits, "the tap")
                 await w.bridge.start()
 
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(die)
-                said = await talk(w)
-            said.repeats = 1  # the other chat may just have been sent something
-            await check(w, said)
+            async def die() -> None:
+                await w.kill()
+                tasks.start_soon(come_back)
+
+            await check(w, await talk(w, before_tap=die))
 
 
 async def test_claude_with_nothing_in_the_way(

@@ -104,7 +104,7 @@ async def test_updates_come_twice(tmp_path: Path, chance: random.Random) -> None
         await w.telegram.ctl.duplicate(count=8, same_id=True)
         await ask(w.ann, said, "alpha-9", answer_to("alpha-9"))
         await w.settle()
-        await w.bridge.kill()
+        await w.kill()
         await w.telegram.ctl.duplicate(count=9, same_id=True)
         await ask(w.ann, said, "alpha-8", answer_to("alpha-8"))
         await check(w, said)
@@ -116,7 +116,7 @@ async def test_a_backlog_and_a_cancel(tmp_path: Path, chance: random.Random) -> 
         said = Talk(**QUIET_TALK, extra=(r"^■ 5 messages withdrawn",))
         await ask(w.ann, said, "alpha-1", answer_to("alpha-1"))
         await w.settle()
-        await w.bridge.kill()
+        await w.kill()
         for number in range(5):
             await w.ann.text(f"never mind {number}")
         await w.ann.text("/cancel")

@@ -58,7 +58,7 @@ class World:
     faults: Faults
     bridge: AsyncBridge
     problems: list[str] = field(default_factory=list)
-    restarts: int = 0
+    in_doubt: int = 0  # messages that were on their way when the bridge died: each may stand there twice
 
     @property
     def state(self) -> Path:
@@ -129,8 +129,17 @@ class World:
             if process.returncode != -signal.SIGKILL:
                 self.problems.append(f"the bridge ended by itself with {process.returncode}")
                 return
-            self.restarts += 1
+            self._count_doubts()
             await self.bridge.start()
+
+    async def kill(self) -> None:
+        """SIGKILL, at no special point."""
+        await self.bridge.kill()
+        self._count_doubts()
+
+    def _count_doubts(self) -> None:
+        with contextlib.suppress(sqlite3.OperationalError):  # it died before there was a database
+            self.in_doubt += len(self.rows("SELECT id FROM deliveries WHERE act = 'send' AND state = 'sending'"))
 
     async def story(self) -> str:
         """What was seen, for a failure message."""
