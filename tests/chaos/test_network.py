@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from tests.chaos.conversation import Talk, ask, say, talk
-from tests.chaos.invariants import check
+from tests.chaos.invariants import check, heard
 from tests.chaos.world import PATIENCE_S, World, world
 from tests.support.bridge import AsyncBridge, Bridge
 
@@ -124,6 +124,19 @@ async def test_a_backlog_and_a_cancel(tmp_path: Path, chance: random.Random) -> 
         await w.bridge.start()
         await w.ann.wait(r"^■ 5 messages withdrawn", timeout=PATIENCE_S)
         await w.ann.wait(answer_to("alpha-2"), timeout=PATIENCE_S)
+        await check(w, said)
+
+
+async def test_a_cancel_while_nobody_is_there(tmp_path: Path, chance: random.Random) -> None:
+    """It stops the run that goes on behind its keeper, and says nothing else."""
+    async with world(tmp_path, supervised=False) as w:
+        said = Talk(**QUIET_TALK)
+        await say(w.ann, said, "alpha", "alpha-1: be silent", r"^■ Stopped after")
+        await w.until(lambda: "alpha-1" in str(heard(w)), "the message on its way to the agent")
+        await w.kill()
+        await w.ann.text("/cancel")
+        await w.bridge.start()
+        await w.ann.wait(r"^■ Stopped after", timeout=PATIENCE_S)
         await check(w, said)
 
 
