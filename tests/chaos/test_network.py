@@ -140,6 +140,18 @@ async def test_a_cancel_while_nobody_is_there(tmp_path: Path, chance: random.Ran
         await check(w, said)
 
 
+async def test_a_cancel_that_was_stored_when_the_bridge_died(tmp_path: Path, chance: random.Random) -> None:
+    """It is routed again at once, while its run is still being taken up, and stops it all the same."""
+    async with world(tmp_path) as w:
+        said = Talk(**QUIET_TALK)
+        await say(w.ann, said, "alpha", "alpha-1: be silent", r"^■ Stopped after")
+        await w.until(lambda: "alpha-1" in str(heard(w)), "the message on its way to the agent")
+        w.faults.kill_at("inbox.routing")
+        await w.ann.text("/cancel")
+        await w.ann.wait(r"^■ Stopped after", timeout=PATIENCE_S)
+        await check(w, said)
+
+
 @pytest.mark.parametrize("kind", ["refuse", "reset"])
 async def test_an_hour_without_network(tmp_path: Path, kind: str, chance: random.Random) -> None:
     """The agent goes on; what was asked and answered meanwhile arrives when the network is back."""
