@@ -2,6 +2,7 @@
 # An agent for crowds: answers every message with the frames in $CHAOS_FRAMES, as fast as a shell can. Light, so that
 # hundreds run at once.
 session=$(cat /proc/sys/kernel/random/uuid)
+[ "$1" = --version ] && echo "2.1.332 (crowd)" && exit
 while IFS= read -r line; do
     case $line in
         *'"control_request"'*)

@@ -202,7 +202,7 @@ async def test_two_bridges_on_one_token(tmp_path: Path, chance: random.Random) -
             second.sync.env["UNTETHER_CONFIG_PATH"] = str(config)
             both = (w.bridge, second)
             await w.until(
-                lambda: any("Another program receives" in line for one in both for line in one.sync.lines()), "the word"
+                lambda: any("Another program polls" in line for one in both for line in one.sync.lines()), "the word"
             )
             assert await second.stop() == 0
         await w.advance(61)
