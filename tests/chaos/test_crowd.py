@@ -17,7 +17,7 @@ from anyio import to_thread
 
 from tests.chaos.world import Engine, World, world
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(170)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(400)]
 
 RUNS = int(os.environ.get("CHAOS_RUNS", "200"))
 LINES = 2000
