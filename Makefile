@@ -3,9 +3,10 @@
 
 PYTHON_BIN := .venv/bin/python
 ARGS ?=
+ROUNDS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format e2e browser bench constraints clean
+.PHONY: help run test check format e2e browser chaos bench constraints clean
 
 help:
 	@sed -n 's/^\([a-z0-9]*\):.*## /  make \1\t/p' Makefile
@@ -39,6 +40,10 @@ e2e: ## end-to-end tests with the real agent CLIs (needs npm; versions in tests/
 browser: ## tests of the web console in a browser (needs chromium)
 	@sh tools/setup browser
 	$(PYTHON_BIN) -m pytest --timeout 180 tests/browser $(ARGS)
+
+chaos: ## the bridge killed, cut off and lied to, with a log in build/chaos.log (ROUNDS=10, ARGS="-k disk")
+	@sh tools/setup dev
+	CHAOS_ROUNDS=$(ROUNDS) $(PYTHON_BIN) -m pytest -n 2 --timeout 180 tests/chaos $(ARGS)
 
 bench: ## measure against the budgets
 	@sh tools/setup dev

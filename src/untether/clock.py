@@ -1,10 +1,11 @@
-"""Time as an argument: the clock of the machine, and one for tests that only moves when it is told to."""
+"""Time as an argument: the clock of the machine, one that a test moves on, one that only moves when it is told to."""
 
 from __future__ import annotations
 
 import bisect
 import itertools
 import time
+from collections.abc import Awaitable
 from typing import Protocol
 
 import anyio
@@ -41,6 +42,44 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await anyio.sleep(max(0.0, seconds))
+
+
+class SteeredClock(SystemClock):
+    """The clock of the machine, which a test may move on, so that what waits for long is not waited for.
+
+    In one event loop. `ahead` is how far the wall time is ahead of the machine's from the beginning.
+    """
+
+    def __init__(self, ahead: float = 0.0) -> None:
+        self._wall_ahead = ahead
+        self._monotonic_ahead = 0.0
+        self._moved = anyio.Event()
+
+    def now(self) -> float:
+        return super().now() + self._wall_ahead
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self._monotonic_ahead
+
+    async def sleep(self, seconds: float) -> None:
+        end = self.monotonic() + seconds
+        while True:
+            with anyio.move_on_after(max(0.0, end - self.monotonic())):
+                await self._moved.wait()
+            if self.monotonic() >= end:
+                return
+
+    async def advance(self, seconds: float) -> None:
+        """Move both times on; who would have woken meanwhile wakes now, at once, and gets to go on."""
+        self._wall_ahead += seconds
+        self._monotonic_ahead += seconds
+        self._moved.set()
+        self._moved = anyio.Event()
+        await _let_others_run()
+
+    def jump(self, seconds: float) -> None:
+        """Set the wall time forward or back, as a person, NTP or a suspended machine does. Wakes nobody."""
+        self._wall_ahead += seconds
 
 
 class ManualClock:
@@ -105,6 +144,19 @@ class ManualClock:
         step = max(0.0, monotonic - self._monotonic)
         self._monotonic += step
         self._wall += step
+
+
+async def happens(event: anyio.Event, within: float, clock: Clock) -> bool:
+    """Wait for `event`, at most `within` seconds of the clock's time. Says whether it came."""
+    async with anyio.create_task_group() as race:
+        race.start_soon(_first, event.wait(), race.cancel_scope)
+        race.start_soon(_first, clock.sleep(within), race.cancel_scope)
+    return event.is_set()
+
+
+async def _first(waiting: Awaitable[object], scope: anyio.CancelScope) -> None:
+    await waiting
+    scope.cancel()
 
 
 async def _let_others_run() -> None:

@@ -7,7 +7,7 @@ import time
 import anyio
 import pytest
 
-from untether.clock import ManualClock, SystemClock
+from untether.clock import ManualClock, SteeredClock, SystemClock, happens
 
 pytestmark = pytest.mark.anyio
 
@@ -78,3 +78,44 @@ async def test_the_clock_of_the_machine() -> None:
     before = clock.monotonic()
     await clock.sleep(-1.0)
     assert clock.monotonic() >= before
+
+
+async def test_a_steered_clock_cuts_long_sleeps_short_and_no_others() -> None:
+    clock = SteeredClock(ahead=1000.0)
+    woken: list[float] = []
+
+    async def sleeper(seconds: float) -> None:
+        await clock.sleep(seconds)
+        woken.append(seconds)
+
+    began = time.time()
+    assert clock.now() == pytest.approx(began + 1000, abs=5)
+    async with anyio.create_task_group() as tasks:
+        for seconds in (60.0, 900.0, 3600.0):
+            tasks.start_soon(sleeper, seconds)
+        await anyio.wait_all_tasks_blocked()
+        await clock.advance(59.0)
+        assert woken == []
+        await clock.advance(850.0)
+        assert sorted(woken) == [60.0, 900.0]
+        clock.jump(5000.0)
+        await anyio.wait_all_tasks_blocked()
+        assert sorted(woken) == [60.0, 900.0]
+        assert clock.now() == pytest.approx(began + 6909, abs=5)
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_wait_for_an_event_ends_with_it_or_with_the_time() -> None:
+    clock, event, came = ManualClock(), anyio.Event(), list[bool]()
+
+    async def wait(within: float) -> None:
+        came.append(await happens(event, within, clock))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait, 5.0)
+        tasks.start_soon(wait, 50.0)
+        await clock.wait_for_sleepers(2)
+        await clock.advance(6.0)
+        assert came == [False]
+        event.set()
+    assert came == [False, True]

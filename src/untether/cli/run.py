@@ -20,7 +20,7 @@ import anyio.to_thread
 import click
 import structlog
 
-from ..clock import Clock, SystemClock
+from ..clock import Clock
 from ..conversation.commands import COMMANDS
 from ..conversation.context import Project
 from ..conversation.engines import Engines
@@ -29,7 +29,7 @@ from ..conversation.office import Office
 from ..conversation.outbox import Outbox
 from ..conversation.services import Options, Services, WatchLimits
 from ..conversation.times import ReminderTimes
-from ..faults import point
+from ..faults import Steering, point
 from ..process.environment import agent_environment
 from ..process.guard import RoomLimits
 from ..process.host import Host
@@ -152,7 +152,8 @@ class Bridge:
     async def run(self) -> bool:
         """Serve until a signal; then stop receiving, let what is ready leave, and end. True: it is to start again."""
         again = False
-        clock, hub = SystemClock(), Hub()
+        steering, hub = Steering(), Hub()
+        clock = steering.clock
         telegram, console = self._telegram(clock), self._console(clock)
         transports: dict[str, Transport] = {made.name: made for made in (telegram, console) if made is not None}
         services = self._services(clock, hub, transports, await self._host(clock))
@@ -161,6 +162,7 @@ class Bridge:
             self._bind(console, office, hub)
         try:
             async with anyio.create_task_group() as tasks:
+                tasks.start_soon(steering.run)
                 tasks.start_soon(office.run)
                 tasks.start_soon(
                     first_screen,

@@ -8,6 +8,7 @@ from typing import Generic, Protocol, TypeVar
 import anyio
 import structlog
 
+from ..clock import happens
 from ..transport import Card, ChatRef
 from .progress import ProgressTracker
 from .services import Services
@@ -53,8 +54,7 @@ class ProgressEdits(Generic[R]):
         services = self._services
         shown: tuple[int, Card] | None = None
         while True:
-            with anyio.move_on_after(self._patience()):
-                await self._changed.wait()
+            await happens(self._changed, self._patience(), services.clock)
             self._changed = anyio.Event()
             run = self._active()
             if run is None or run.status_delivery is None:

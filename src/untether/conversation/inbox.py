@@ -16,6 +16,7 @@ import anyio.abc
 import structlog
 
 from ..clock import Clock
+from ..faults import point
 from ..store import deliveries, updates
 from ..store.database import Database, StoreError
 from ..store.updates import Update
@@ -164,6 +165,7 @@ class StoredInbox:
                     await self._parked(update, inbound)
                     return
                 begun = True
+                point("inbox.routing")
                 await self._route(update, inbound)
                 await self._db.write(lambda conn: updates.done(conn, update.id))
                 return

@@ -16,7 +16,7 @@ import anyio.abc
 import msgspec
 import structlog
 
-from ..clock import Clock
+from ..clock import Clock, happens
 from ..faults import point
 from ..store import deliveries, outfiles
 from ..store.database import Database, StoreError
@@ -105,8 +105,7 @@ class Outbox:
             if row is None or row.state not in ("pending", "sending"):
                 return row.message_id if row is not None and row.state == "sent" else None
             # Looked at again now and then: a part that never left may be dropped by others.
-            with anyio.move_on_after(_LOOK_AGAIN_S):
-                await self._some_settled.wait()
+            await happens(self._some_settled, _LOOK_AGAIN_S, self._clock)
 
     def _remove_old_copies(self, folder: Path) -> None:
         try:

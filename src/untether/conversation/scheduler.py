@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import anyio
@@ -180,17 +180,18 @@ class Scheduler:
     async def _rest(self, live: LiveProcess, wake: anyio.Event) -> None:
         """Wait for the next message; an agent that stays idle is let go."""
         patience = 0.0 if live.outdated else self._services.options.idle_close_s
-        with anyio.move_on_after(patience if live.idle else max(patience, _LOOK_AGAIN_S)):
-            async with anyio.create_task_group() as tasks:
-                for event in (wake, live.ended):
-                    tasks.start_soon(self._first, event, tasks.cancel_scope)
+        within = patience if live.idle else max(patience, _LOOK_AGAIN_S)
+        async with anyio.create_task_group() as tasks:
+            for event in (wake, live.ended):
+                tasks.start_soon(self._first, event.wait(), tasks.cancel_scope)
+            tasks.start_soon(self._first, self._services.clock.sleep(within), tasks.cancel_scope)
         if not wake.is_set() and not live.ended.is_set() and live.idle:
             log.info("process.closed_idle", process=live.start.process_id)
             await live.close()
 
     @staticmethod
-    async def _first(event: anyio.Event, scope: anyio.CancelScope) -> None:
-        await event.wait()
+    async def _first(waiting: Awaitable[object], scope: anyio.CancelScope) -> None:
+        await waiting
         scope.cancel()
 
     async def handle_message(self, thread_id: int, message: Message) -> None:
