@@ -20,7 +20,7 @@ _PERSON = Sender("7", "Ann")
 
 
 class People:
-    """Implements `Transport`. `think` is about how many seconds a person takes to tap; ids of messages begin at `first`."""
+    """Implements `Transport`. `think` is about how many seconds a person takes to tap; message ids begin at `first`."""
 
     name = "bench"
     shows_all = False
