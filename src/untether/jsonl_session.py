@@ -7,11 +7,11 @@ with the payload and closes stdin, cannot be asked anything meanwhile, and hands
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from .jsonl_stream import ForeignSession, JsonlHooks, JsonlStream
 from .model import Decision, PromptEvent, UntetherEvent, Wait
-from .session import CallResult, Capabilities, ProcessExit, Prompt, SessionChange, StartFacts, Step
+from .session import CallResult, Capabilities, ProcessExit, Prompt, SessionChange, StartFacts, Step, When
 
 
 class Prepared(NamedTuple):
@@ -92,13 +92,13 @@ class JsonlSession:
         self._deadline = None
         return self._step(stop=True)
 
-    def interrupt(self, now: float) -> Step:
+    def interrupt(self, now: float, *, cancel_queued: bool = False) -> Step:
         if self._ended:
             return self._step()
         self._stopped = True
         return self._step(stop=True)
 
-    def say(self, prompt: Prompt, when: Literal["now", "next"], now: float) -> Step:
+    def say(self, prompt: Prompt, when: When, now: float) -> Step:
         return self._step([PromptEvent(self._engine.engine, prompt.id, "handed_back")])
 
     def decide(self, interaction_id: str, decision: Decision, now: float) -> Step:

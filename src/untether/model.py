@@ -69,13 +69,17 @@ WaitKind: TypeAlias = Literal["model", "tool", "human", "quota", "retry", "compa
 
 
 class Wait(Record, frozen=True):
-    """Whom the run is waiting for. `since` and `until` are epoch seconds; `until` None means unknown."""
+    """Whom the run is waiting for. `since` and `until` are epoch seconds; `until` None means unknown.
+
+    Of kind "background", `id` is what `session.StopTask` takes, and `tokens` what the task has used so far.
+    """
 
     kind: WaitKind
     since: float
     until: float | None = None
     label: str = ""
     id: str = ""
+    tokens: int = 0
 
 
 # --------------------------------------------------------------------------------------------- interactions
@@ -208,7 +212,10 @@ class InteractionEvent(Record, frozen=True, tag="interaction"):
 class CompletedEvent(Record, frozen=True, tag="completed"):
     """The first answer of a process, exactly once. `outcome` tells a stop from a failure.
 
-    `error` is one sentence in plain words; `raw_error` is what the engine said, for the details.
+    `error` is one sentence in plain words; `raw_error` is what the engine said, for the details. `detail`, here and in
+    `TurnEvent`, holds what follows from a failure, each key only when it does: `quota` (True: it is spent) with
+    `resets_at` (epoch seconds) when it is known, `login` (True: the engine is logged out), `fresh` (the message may be
+    given once to a new session: "not_found", the one to resume does not exist, or "empty", it answered with nothing).
     """
 
     engine: EngineId
@@ -221,6 +228,7 @@ class CompletedEvent(Record, frozen=True, tag="completed"):
     raw_error: str = ""
     advice: str = ""
     prompts: tuple[str, ...] = ()
+    detail: dict[str, Any] = {}
 
 
 class TurnEvent(Record, frozen=True, tag="turn"):
@@ -241,13 +249,49 @@ class TurnEvent(Record, frozen=True, tag="turn"):
 
 
 class PromptEvent(Record, frozen=True, tag="prompt"):
-    """What became of a message that was handed over: taken by a turn, or handed back untaken."""
+    """What became of a message that was handed over: taken by a turn, or untaken: handed back to be said again, or
+    withdrawn because that was asked for.
+    """
 
     engine: EngineId
     prompt_id: str
-    state: Literal["taken", "handed_back"]
+    state: Literal["taken", "handed_back", "withdrawn"]
+
+
+class TextEvent(Record, frozen=True, gc=False, tag="text"):
+    """A piece of the answer while it is written, to be shown and not stored: the whole comes with the end.
+
+    `message` tells the answers of one turn apart: another one begins anew.
+    """
+
+    engine: EngineId
+    text: str
+    message: str = ""
+
+
+class ReportEvent(Record, frozen=True, tag="report"):
+    """The engine's answer to something asked of the session (`session.Rewind`, `session.AskContext`).
+
+    `id` is that of the question, such as the message to rewind to. `text` is for people; what `detail` holds is said
+    where the question is.
+    """
+
+    engine: EngineId
+    about: Literal["rewind", "context"]
+    ok: bool
+    text: str = ""
+    id: str = ""
+    detail: dict[str, Any] = {}
 
 
 UntetherEvent: TypeAlias = (
-    StartedEvent | SessionChangedEvent | ActionEvent | InteractionEvent | CompletedEvent | TurnEvent | PromptEvent
+    StartedEvent
+    | SessionChangedEvent
+    | ActionEvent
+    | InteractionEvent
+    | CompletedEvent
+    | TurnEvent
+    | PromptEvent
+    | TextEvent
+    | ReportEvent
 )

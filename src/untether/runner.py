@@ -118,6 +118,10 @@ class Runner(Protocol):
         """Start the CLI for a moment and greet it, as `untether doctor` does: what is wrong, or "" when it answers."""
         ...
 
+    async def drift(self, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """What the installed CLI has that this version of Untether does not know, a line each."""
+        ...
+
     def start_settings(self, options: RunOptions) -> dict[str, Any]:
         """What `StartFacts.settings` holds for a run with these options: JSON values, everything the session needs."""
         ...
@@ -307,6 +311,10 @@ class JsonlSubprocessRunner(BaseRunner):
     async def handshake(self, environ: Mapping[str, str]) -> str:
         """A CLI that takes its prompt and works cannot be greeted without giving it work."""
         return ""
+
+    async def drift(self, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """Nothing is known of a CLI in general."""
+        return ()
 
     def start_settings(self, options: RunOptions) -> dict[str, Any]:
         return options.settings()

@@ -56,6 +56,12 @@ class Capabilities(Record, frozen=True):
     cost: bool = False
     resume: bool = True
     continue_latest: bool = False
+    documents: bool = False
+    set_effort: bool = False  # the agent ends when idle, and the next message resumes it
+    stop_task: bool = False
+    fork: bool = False
+    rewind: bool = False
+    partial_text: bool = False
 
 
 class StartFacts(Record, frozen=True):
@@ -76,15 +82,17 @@ class StartFacts(Record, frozen=True):
 
 
 class ReadFile(Record, frozen=True, tag="read_file"):
-    """Ask for a file of the agent's; the answer is its text, cut at `limit` bytes, or an error.
+    """Ask for a file; the answer is its text, cut at `limit` bytes, or an error.
 
-    `within`: the file must really lie in this folder, links followed.
+    `binary`: its bytes in base64 instead; a file over the limit is then an error. `within`: the file must really lie in
+    this folder, links followed.
     """
 
     call_id: str
     path: str
     limit: int
     within: str = ""
+    binary: bool = False
 
 
 Call: TypeAlias = ReadFile
@@ -140,7 +148,45 @@ class SetPermissionMode(Record, frozen=True, tag="set_permission_mode"):
     mode: str
 
 
-SessionChange: TypeAlias = SetModel | SetPermissionMode
+class SetEffort(Record, frozen=True, tag="set_effort"):
+    """How hard the model thinks, from the next message on. An engine that takes it at its start only ends when idle."""
+
+    effort: str | None = None
+
+
+class StopTask(Record, frozen=True, tag="stop_task"):
+    """End a task in the background, by the id of its wait; "" ends them all."""
+
+    task_id: str = ""
+
+
+class Withdraw(Record, frozen=True, tag="withdraw"):
+    """Take back a message that was handed over. A `PromptEvent` tells when that came in time."""
+
+    prompt_id: str
+
+
+class Rewind(Record, frozen=True, tag="rewind"):
+    """Put the files back to what they were before a message; `dry_run` only tells. A `ReportEvent` answers.
+
+    Its detail: `files` (paths), `added` and `removed` (lines), `dry_run`.
+    """
+
+    prompt_id: str
+    dry_run: bool = True
+
+
+class AskContext(Record, frozen=True, tag="ask_context"):
+    """What fills the context of the conversation. A `ReportEvent` answers.
+
+    Its detail: `used` and `window` (tokens), `parts` (pairs of name and tokens).
+    """
+
+
+SessionChange: TypeAlias = SetModel | SetPermissionMode | SetEffort | StopTask | Withdraw | Rewind | AskContext
+
+When: TypeAlias = Literal["now", "next", "replace"]
+"""`now`: into the running turn, at the earliest place the engine has. `next`: after it. `replace`: in its place."""
 
 
 class Begin(Record, frozen=True, tag="begin"):
@@ -155,11 +201,13 @@ class Decide(Record, frozen=True, tag="decide"):
 
 class Say(Record, frozen=True, tag="say"):
     prompt: Prompt
-    when: Literal["now", "next"] = "next"
+    when: When = "next"
 
 
 class Interrupt(Record, frozen=True, tag="interrupt"):
-    pass
+    """`cancel_queued`: and withdraw the messages that the agent has not taken."""
+
+    cancel_queued: bool = False
 
 
 class Configure(Record, frozen=True, tag="configure"):
@@ -202,14 +250,14 @@ class EngineSession(Protocol):
     def decide(self, interaction_id: str, decision: Decision, now: float) -> Step:
         """A person decided. A decision on something no longer open gives an empty step."""
 
-    def say(self, prompt: Prompt, when: Literal["now", "next"], now: float) -> Step:
-        """A further message; `now` asks for the earliest place the engine has, `next` for after this turn."""
+    def say(self, prompt: Prompt, when: When, now: float) -> Step:
+        """A further message, see `When`."""
 
-    def interrupt(self, now: float) -> Step:
-        """End the running turn; the session stays usable."""
+    def interrupt(self, now: float, *, cancel_queued: bool = False) -> Step:
+        """End the running turn; the session stays usable. `cancel_queued`: what waits behind it is withdrawn."""
 
     def configure(self, change: SessionChange, now: float) -> Step:
-        """Model or permission mode for what comes."""
+        """A change or a question besides the messages. What the engine cannot do gives an empty step."""
 
     def answer(self, call_id: str, result: CallResult, now: float) -> Step:
         """An outside fact that the session asked for."""
@@ -233,8 +281,8 @@ def apply(session: EngineSession, item: Input, now: float) -> Step:
             return session.decide(interaction_id, decision, now)
         case Say(prompt, when):
             return session.say(prompt, when, now)
-        case Interrupt():
-            return session.interrupt(now)
+        case Interrupt(cancel_queued):
+            return session.interrupt(now, cancel_queued=cancel_queued)
         case Configure(change):
             return session.configure(change, now)
         case Answer(call_id, result):

@@ -61,7 +61,12 @@ def test_a_text_answer() -> None:
 def test_the_process_is_greeted_and_given_the_message_at_once(version: str) -> None:
     replayed = replay(f"{version}/text_answer")
     greeting, message = replayed.writes[:2]
+    matchers = greeting["request"].pop("hooks")["PreToolUse"]
     assert greeting["request"] == {"subtype": "initialize"}
+    assert matchers[:2] == [
+        {"matcher": tool, "hookCallbackIds": [id], "timeout": 60, "onFailure": "block"}
+        for tool, id in (("CronCreate", "ut_loop_cron_create"), ("CronDelete", "ut_loop_cron_delete"))
+    ]
     assert message == {
         "type": "user",
         "message": {"role": "user", "content": "say hello"},
@@ -153,10 +158,20 @@ def test_the_lifecycle_tells_who_is_answered() -> None:
     assert (repeated.ok, repeated.error) == (False, "The agent had this message already and does not answer it again.")
 
 
-def test_a_withdrawn_message_is_handed_back() -> None:
-    replayed = replay("claude-2.1.332/steer_cancel_queued")
-    returned = [e.prompt_id for e in replayed.events if isinstance(e, PromptEvent) and e.state == "handed_back"]
-    assert returned == ["33333333-3333-4333-8333-333333333333"]
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_message_is_withdrawn(version: str) -> None:
+    """Also in 2.1.197, where nothing but the answer to the request tells it."""
+    replayed = replay(f"{version}/steer_cancel_queued")
+    returned = [(e.prompt_id, e.state) for e in replayed.events if isinstance(e, PromptEvent) and e.state != "taken"]
+    assert returned == [("33333333-3333-4333-8333-333333333333", "withdrawn")]
+
+
+def test_a_stop_withdraws_what_is_queued() -> None:
+    """Each message once; those of the recording that the CLI had taken belong to their turns."""
+    replayed = replay("claude-2.1.332/interrupt_cancel_queued")
+    states = [e.state for e in replayed.events if isinstance(e, PromptEvent)]
+    assert "withdrawn" in states
+    assert "handed_back" not in states
 
 
 # --------------------------------------------------------------------------------------------------------- stopping

@@ -15,7 +15,7 @@ from untether.model import (
     UntetherEvent,
 )
 from untether.runners.claude.session import ClaudeSession
-from untether.session import ProcessExit, Prompt, StartFacts, Step
+from untether.session import ProcessExit, Prompt, SessionChange, StartFacts, Step
 
 SESSION = "11111111-2222-4333-8444-555555555555"
 PROMPT = Prompt("aaaaaaaa-0000-4000-8000-000000000001", "do it")
@@ -88,8 +88,17 @@ class Talk:
     def decide(self, id: str, decision: Decision) -> list[UntetherEvent]:
         return self.did(self.session.decide(id, decision, self.now))
 
-    def interrupt(self) -> list[UntetherEvent]:
-        return self.did(self.session.interrupt(self.now))
+    def interrupt(self, *, cancel_queued: bool = False) -> list[UntetherEvent]:
+        return self.did(self.session.interrupt(self.now, cancel_queued=cancel_queued))
+
+    def change(self, change: SessionChange) -> list[UntetherEvent]:
+        return self.did(self.session.configure(change, self.now))
+
+    def acknowledge(self, **payload: Any) -> list[UntetherEvent]:
+        """The CLI answers the last request of the host with success."""
+        id = [frame["request_id"] for frame in self.written if frame["type"] == "control_request"][-1]
+        response = {"subtype": "success", "request_id": id, **({"response": payload} if payload else {})}
+        return self.feed({"type": "control_response", "response": response})
 
     def end(self, **exit: Any) -> list[UntetherEvent]:
         return self.did(self.session.end(ProcessExit(**exit), self.now))

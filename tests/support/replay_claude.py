@@ -176,10 +176,10 @@ def _check_answered(replayed: Replay) -> None:
 
 
 def _check_prompts(replayed: Replay) -> None:
-    """Each message ends in exactly one way: answered by a run or turn, or handed back."""
+    """Each message ends in exactly one way: answered by a run or turn, handed back, or withdrawn."""
     ends: list[CompletedEvent | TurnEvent] = [replayed.completed, *replayed.turns]
     answered = [id for event in ends for id in event.prompts]
-    returned = [e.prompt_id for e in replayed.events if isinstance(e, PromptEvent) and e.state == "handed_back"]
+    returned = [e.prompt_id for e in replayed.events if isinstance(e, PromptEvent) and e.state != "taken"]
     assert sorted([*answered, *returned]) == sorted(replayed.prompts)
 
 

@@ -95,7 +95,7 @@ class ScriptedSession:
         self._runner.changes.append(change)
         return Step(writes=(b"configured\n",))
 
-    def interrupt(self, now: float) -> Step:
+    def interrupt(self, now: float, *, cancel_queued: bool = False) -> Step:
         return Step((*self.withdraw(), *self._ended()))
 
     def feed(self, line: bytes, now: float) -> Step:

@@ -78,7 +78,12 @@ async def _findings() -> AsyncIterator[Finding]:
     for problem in errors:
         yield Finding(False, f"Engine {problem.id}: {problem.message}", "Uninstall or update its package.")
     for engine in found:
-        yield await _engine(engine, needed=engine.id == found.default)
+        finding = await _engine(engine, needed=engine.id == found.default)
+        yield finding
+        if finding.ok and (lines := await engine.runner.drift(os.environ)):
+            name = f"{engine.backend.title} {engine.runner.cli_version} has what this version does not know"
+            todo = [*lines, "It works all the same; look for a newer Untether."]
+            yield Finding(False, name, "\n    ".join(todo), needed=False)
     for name in engines.planned(os.environ):
         yield Finding(False, f"{name} is installed; this version of Untether cannot drive it yet.", needed=False)
     for alias, project in settings.projects.items():

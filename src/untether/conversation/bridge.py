@@ -451,9 +451,9 @@ class LiveProcess:
                 self.resume = resume
                 jobs.append(lambda conn: threads.set_session(conn, self.thread.id, resume.value))
             case PromptEvent():
-                state = "taken" if event.state == "taken" else "queued"
+                state = "queued" if event.state == "handed_back" else event.state
                 jobs.append(lambda conn: threads.set_prompt(conn, event.prompt_id, state))
-                if event.state == "handed_back":
+                if event.state != "taken":
                     returned = self.runs.pop(event.prompt_id, None)
                     if returned is not None:
                         self._drop(returned, now, jobs, after)

@@ -12,6 +12,7 @@ the fold has caught up.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -338,10 +339,14 @@ async def read_file(call: ReadFile) -> CallResult:
         if call.within and not await _lies_in(call.path, call.within):
             return CallResult(error=f"it does not lie in {call.within}")
         async with await anyio.open_file(call.path, "rb") as file:
-            data = await file.read(call.limit)
+            data = await file.read(call.limit + call.binary)
     except OSError as error:
         return CallResult(error=error.strerror or str(error))
-    return CallResult(text=data.decode("utf-8", "replace"))
+    if not call.binary:
+        return CallResult(text=data.decode("utf-8", "replace"))
+    if len(data) > call.limit:
+        return CallResult(error=f"it is larger than {call.limit / 1e6:.1f} MB")
+    return CallResult(text=b64encode(data).decode())
 
 
 async def _lies_in(path: str, folder: str) -> bool:

@@ -109,6 +109,7 @@ class Guard:
         """`timeout` is how many seconds a CLI has to tell its version."""
         self._timeout = timeout
         self._known: dict[tuple[str, int, tuple[str, ...]], CliInfo] = {}
+        self._told: dict[tuple[str, int, tuple[str, ...]], str] = {}
         self._locks: dict[str, anyio.Lock] = {}
 
     async def check(self, cli: Cli, environ: Mapping[str, str]) -> Refusal | None:
@@ -134,6 +135,22 @@ class Guard:
                 f"Update it with `{cli.install}`, then try again." if cli.install else "Update it, then try again.",
             )
         return None
+
+    async def told(self, command: str, args: Sequence[str], environ: Mapping[str, str]) -> str:
+        """What `command` prints for `args`, such as its help; "" when it fails. Asked once, until its file changes."""
+        path, _ = locate(command, environ)
+        try:
+            file = _identity(path) if path else None
+        except OSError:
+            file = None
+        if file is None:
+            return ""
+        async with self._locks.setdefault(file[0], anyio.Lock()):
+            key = (*file, tuple(args))
+            if key not in self._told:
+                answer = await _run(path, args, environ, self._timeout)
+                self._told[key] = answer.text if answer.code == 0 else ""
+            return self._told[key]
 
     async def probe(
         self, command: str, *, environ: Mapping[str, str], version_args: Sequence[str] = ("--version",)
@@ -173,7 +190,30 @@ def _identity(path: str) -> tuple[str, int]:
     return real, os.stat(real).st_mtime_ns
 
 
+class _Answer(Record, frozen=True):
+    """What a program printed. `code` is None when it had to be ended, `error` why it could not be started."""
+
+    text: str = ""
+    code: int | None = None
+    error: str = ""
+
+
 async def _ask(path: str, args: Sequence[str], environ: Mapping[str, str], patience: float) -> CliInfo:
+    answer = await _run(path, args, environ, patience)
+    if answer.error:
+        return CliInfo(path, error=answer.error, starts=False)
+    if answer.code == 0:
+        found = _VERSION.search(answer.text)
+        return CliInfo(path, found.group() if found else "")
+    if answer.code is None:
+        failure = f"it did not tell its version within {patience:g} s"
+    else:
+        failure = f"it ended with {answer.code} when asked for its version"
+    log.warning("guard.version_unknown", path=path, error=failure)
+    return CliInfo(path, error=failure)
+
+
+async def _run(path: str, args: Sequence[str], environ: Mapping[str, str], patience: float) -> _Answer:
     # The answer goes to a file: a pipe could be held open by something that the CLI leaves behind.
     with tempfile.TemporaryFile() as answer:
         try:
@@ -187,7 +227,7 @@ async def _ask(path: str, args: Sequence[str], environ: Mapping[str, str], patie
                 start_new_session=True,
             )
         except OSError as error:
-            return CliInfo(path, error=error.strerror or str(error), starts=False)
+            return _Answer(error=error.strerror or str(error))
         try:
             with anyio.move_on_after(patience) as waiting:
                 await process.wait()
@@ -199,15 +239,7 @@ async def _ask(path: str, args: Sequence[str], environ: Mapping[str, str], patie
                     await process.wait()
         answer.seek(0)
         text = answer.read(_ANSWER_LIMIT).decode("utf-8", "replace")
-    if process.returncode == 0:
-        found = _VERSION.search(text)
-        return CliInfo(path, found.group() if found else "")
-    if waiting.cancelled_caught:
-        failure = f"it did not tell its version within {patience:g} s"
-    else:
-        failure = f"it ended with {process.returncode} when asked for its version"
-    log.warning("guard.version_unknown", path=path, error=failure)
-    return CliInfo(path, error=failure)
+    return _Answer(text, None if waiting.cancelled_caught else process.returncode)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

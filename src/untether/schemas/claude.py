@@ -164,6 +164,7 @@ class Result(Frame, tag="result", frozen=True):
     model_usage_since_last_result: dict[str, ModelUse] = msgspec.field(default_factory=dict)  # from 2.1.332 on
     origin: Origin | None = None
     user_message_uuids: tuple[str, ...] = ()
+    local_command: str | bool | None = None
 
 
 class CommandLifecycle(Frame, tag="command_lifecycle", frozen=True):
@@ -198,9 +199,27 @@ class RateLimitEvent(Frame, tag="rate_limit_event", frozen=True):
     rate_limit_info: RateLimitInfo = RateLimitInfo()
 
 
+class Delta(Part, frozen=True):
+    """`text` only of a `text_delta`."""
+
+    text: str = ""
+
+
+class ApiMessage(Part, frozen=True):
+    id: str = ""
+
+
+class ApiEvent(Part, frozen=True):
+    """`message` comes with `message_start`."""
+
+    delta: Delta | None = None
+    message: ApiMessage | None = None
+
+
 class StreamEvent(Frame, tag="stream_event", frozen=True):
     """A raw event of the API, with partial messages on."""
 
+    event: ApiEvent | None = None
     parent_tool_use_id: str | None = None
 
 
@@ -259,7 +278,11 @@ class CanUseTool(Request, tag="can_use_tool", frozen=True):
 
 
 class HookCallback(Request, tag="hook_callback", frozen=True):
+    """`input` is kept as it came."""
+
     callback_id: str = ""
+    tool_use_id: str | None = None
+    input: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 class McpMessage(Request, tag="mcp_message", frozen=True):
@@ -322,6 +345,35 @@ class StillQueued(Part, frozen=True):
     """The answer to `interrupt`, of 2.1.332."""
 
     still_queued: tuple[str, ...] = ()
+
+
+class Cancelled(Part, frozen=True):
+    """The answer to `cancel_async_message`."""
+
+    cancelled: bool = False
+
+
+class Rewound(Part, frozen=True, rename="camel"):
+    """The answer to `rewind_files`; without a dry run only the first field."""
+
+    can_rewind: bool = False
+    error: str | None = None
+    files_changed: tuple[str, ...] = ()
+    insertions: int = 0
+    deletions: int = 0
+
+
+class ContextPart(Part, frozen=True):
+    name: str = ""
+    tokens: int = 0
+
+
+class ContextUse(Part, frozen=True, rename="camel"):
+    """The answer to `get_context_usage`, in tokens."""
+
+    total_tokens: int | None = None
+    max_tokens: int | None = None
+    categories: tuple[ContextPart, ...] = ()
 
 
 class System(Frame, tag="system", frozen=True):
@@ -397,6 +449,22 @@ def decode_still_queued(data: msgspec.Raw) -> tuple[str, ...]:
     """The messages that are queued after an interrupt; 2.1.197 does not tell."""
     found: StillQueued = salvage(StillQueued, decode_object(data))
     return found.still_queued
+
+
+def decode_cancelled(data: msgspec.Raw) -> bool:
+    """Whether a queued message was taken back in time."""
+    found: Cancelled = salvage(Cancelled, decode_object(data))
+    return found.cancelled
+
+
+def decode_rewound(data: msgspec.Raw) -> Rewound:
+    found: Rewound = salvage(Rewound, decode_object(data))
+    return found
+
+
+def decode_context_use(data: msgspec.Raw) -> ContextUse:
+    found: ContextUse = salvage(ContextUse, decode_object(data))
+    return found
 
 
 def decode_plan(data: msgspec.Raw) -> PlanFile:

@@ -69,6 +69,7 @@ class TaskStarted(SystemPart, frozen=True):
     tool_use_id: str | None = None
     description: str = ""
     task_type: str = ""
+    run_id: str = ""
     is_backgrounded: bool | None = None
 
 
@@ -102,6 +103,7 @@ class TaskNotification(SystemPart, frozen=True):
 
 class BackgroundTask(Part, frozen=True):
     task_id: str = ""
+    run_id: str = ""
     task_type: str = ""
     description: str = ""
 
@@ -171,11 +173,15 @@ SYSTEM: dict[str, type[SystemPart]] = {
 SYSTEM_DECODERS = {subtype: msgspec.json.Decoder(kind) for subtype, kind in SYSTEM.items()}
 
 
-# Subtypes that are known and change nothing here.
+# Subtypes that are known and change nothing here. Those of terminals and of the cloud were never seen in this form.
 QUIET = names(
-    "api_error commands_changed control_request_progress elicitation_complete files_persisted hook_progress",
-    "instruction_size_warning late_allow_not_run local_command_output memory_recall memory_saved mirror_error",
-    "model_refusal_no_fallback notification permission_check_status permission_denied permission_retry plugin_install",
-    "post_turn_summary scheduled_task_fire session_title_changed shell_cwd task_list_statuses",
-    "task_summary thinking_tokens turn_preempted vcs_state_changed worker_shutting_down",
+    "agents_killed api_error away_summary cloud_session_delta code_change_published commands_changed",
+    "control_request_progress dev_intent elicitation_complete feedback_draft_queued file_attachments_missing",
+    "file_snapshot files_persisted hook_progress inherited_asks_settled instruction_size_warning late_allow_not_run",
+    "local_command_output memory_recall memory_saved mirror_error model_consent_fallback model_refusal_no_fallback",
+    "notification peer_message_hold per_turn_effort_changed permission_check_status permission_denied permission_retry",
+    "plugin_install post_turn_summary scheduled_task_fire session_metadata session_title_changed session_writes_lost",
+    "shell_cwd stop_hook_summary task_list_statuses task_summary thinking thinking_tokens turn_duration",
+    "turn_handoff_available turn_preempted upgrade_relay_marker vcs_state_changed worker_shutting_down",
+    "ui_focus ui_invalidate ui_log ui_notify ui_notify_cancel ui_panes ui_placed ui_scroll ui_status ui_toast",
 )

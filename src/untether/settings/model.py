@@ -261,6 +261,19 @@ class Claude(Section):
     """True keeps ANTHROPIC_API_KEY in the agent's environment."""
     env: Environment = Field(default_factory=dict, repr=False)
     dangerously_skip_permissions: bool = False
+    fallback_model: Annotated[Text, AfterValidator(_flag_value)] | None = None
+    max_turns: int | None = Field(default=None, ge=1)
+    max_budget_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False, strict=False)
+    """US dollars that one process may cost."""
+    add_dirs: Texts | None = None
+    mcp_config: Text | dict[str, Any] | None = Field(default=None, repr=False)
+    """The path of a file, or a table of servers by name."""
+    agents: dict[str, dict[str, Any]] | None = None
+    """Sub-agents by name, as for `--agents`."""
+    partial_messages: bool = False
+    """True: the answer comes in pieces while it is written."""
+    checkpoints: bool = False
+    """True: the CLI keeps what the files were, so that they can be put back."""
 
 
 class Demo(Section):

@@ -126,7 +126,7 @@ def test_what_is_said_during_a_tool_goes_in_with_its_result() -> None:
     talk = Talk()
     talk.init()
     talk.use("t1", "Bash", {"command": "make"})
-    talk.say(2)
+    talk.say(2, "now")
     talk.returned("t1")
     assert talk.prompts == [("1", "taken")]
     talk.text("same message", id="msg_1")  # a block of the call that asked for the tool

@@ -85,7 +85,7 @@ def test_compaction() -> None:
     talk.system("status", status="compacting")
     since = talk.session.waits[0].since
     talk.system("status", status="compacting")  # 2.1.332 repeats it
-    assert talk.session.waits == (Wait("compaction", since, None, "", "compaction-1"),)
+    assert talk.session.waits == (Wait("compaction", since, since + 900, "", "compaction-1"),)
     talk.system("status", status=None, compact_result="success")
     assert talk.waits == [("model", "")]
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import anyio
 import anyio.abc
@@ -45,6 +45,7 @@ from untether.session import (
     SessionChange,
     StartFacts,
     Step,
+    When,
 )
 
 pytestmark = pytest.mark.anyio
@@ -96,10 +97,10 @@ class ToySession:
     def decide(self, interaction_id: str, decision: Decision, now: float) -> Step:
         return self._step(f"decided {interaction_id}", now, writes=(b"decided\n",))
 
-    def say(self, prompt: Prompt, when: Literal["now", "next"], now: float) -> Step:
+    def say(self, prompt: Prompt, when: When, now: float) -> Step:
         return self._step("said", now, writes=(prompt.text.encode() + b"\n",))
 
-    def interrupt(self, now: float) -> Step:
+    def interrupt(self, now: float, *, cancel_queued: bool = False) -> Step:
         return self._step("interrupted", now, close_stdin=True)
 
     def configure(self, change: SessionChange, now: float) -> Step:

@@ -15,7 +15,7 @@ __all__ = ["BACKEND", "ClaudeRunner"]
 
 def _build_runner(config: EngineConfig, config_path: Path) -> ClaudeRunner:
     """Raises ValueError when the table is wrong."""
-    runner = ClaudeRunner(config)
+    runner = ClaudeRunner(config, config_path.parent)
     spawn.arguments(runner.start_settings(RunOptions()))
     return runner
 

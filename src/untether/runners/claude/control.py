@@ -28,6 +28,9 @@ _WHAT = {
     "interrupt": "the stop",
     "set_model": "the change of the model",
     "set_permission_mode": "the change of the permission mode",
+    "stop_task": "to stop the task",
+    "rewind_files": "to put the files back",
+    "get_context_usage": "to tell what fills the context",
 }
 
 
@@ -43,15 +46,18 @@ class Control:
         self.version = ""
         self.features: tuple[str, ...] = ()  # what the CLI says it can do; 2.1.197 says nothing
 
-    def begin(self, process: str) -> None:
+    def begin(self, process: str, **fields: Any) -> None:
+        """Greet the CLI; `fields` go with the greeting."""
         self._process = process
-        self.ask("initialize")
+        self.ask("initialize", **fields)
 
-    def ask(self, subtype: str, **fields: Any) -> None:
+    def ask(self, subtype: str, **fields: Any) -> str:
+        """Returns the id of the request."""
         self._count += 1
         id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self._process}/request/{self._count}"))
         self._asked[id] = subtype
         self._output.writes.append(frames.control_request(id, subtype, **fields))
+        return id
 
     def answered(self, frame: ControlResponse) -> str:
         """What the answer is to, "" when we did not ask. Late, doubled and foreign answers come, and mean nothing."""

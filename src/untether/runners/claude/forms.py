@@ -15,6 +15,13 @@ CONTROL = Capabilities(
     followup=True,
     interrupt=True,
     set_model=True,
+    images=True,
+    documents=True,
+    set_effort=True,
+    stop_task=True,
+    fork=True,
+    rewind=True,
+    partial_text=True,
     cost=True,
     continue_latest=True,
 )

@@ -6,6 +6,7 @@ so text of others goes in only as the value of a string.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -16,16 +17,15 @@ from ...session import Prompt
 _METHOD_NOT_FOUND = -32601  # JSON-RPC 2.0
 
 
-def user_message(prompt: Prompt, *, now: bool = False) -> bytes:
-    """A message of the person. `now` cuts the running model call; else it goes in at the next tool or turn."""
-    message = {"role": "user", "content": _text(prompt)}
-    frame: dict[str, Any] = {"type": "user", "message": message, "uuid": prompt.id}
-    return _line(frame | {"priority": "now"} if now else frame)
+def user_message(id: str, content: str | list[dict[str, Any]], priority: str = "") -> bytes:
+    """A message of the person. `priority`: `now` cuts the running model call, `later` waits for the end of the turn."""
+    frame: dict[str, Any] = {"type": "user", "message": {"role": "user", "content": content}, "uuid": id}
+    return _line(frame | {"priority": priority} if priority else frame)
 
 
 def plain_text(prompt: Prompt) -> bytes:
     """The prompt of the one-shot form, which reads text."""
-    return _text(prompt).replace("\0", " ").encode("utf-8", "replace") + b"\n"
+    return text_of(prompt).replace("\0", " ").encode("utf-8", "replace") + b"\n"
 
 
 def control_request(request_id: str, subtype: str, **fields: Any) -> bytes:
@@ -80,9 +80,12 @@ def encode(value: Any) -> bytes:
         return msgspec.json.encode(without_surrogates(value))
 
 
-def _text(prompt: Prompt) -> str:
-    """A message as one text; files are named behind it."""
-    names = [f"- {file.path} ({file.name})" for file in prompt.attachments]
+def text_of(prompt: Prompt, failures: Mapping[str, str] | None = None) -> str:
+    """A message as one text; files are named behind it, with what went wrong with them, by path."""
+    names = []
+    for file in prompt.attachments:
+        failure = (failures or {}).get(file.path)
+        names.append(f"- {file.path} ({file.name})" + (f": could not be attached: {failure}" if failure else ""))
     return "\n".join([prompt.text, "", "Attached files:", *names]) if names else prompt.text
 
 

@@ -23,12 +23,11 @@ class Output:
         self.engine = engine
         self.events: list[UntetherEvent] = []
         self.writes: list[bytes] = []
-        self.calls: list[Call] = []
-        self.deadline: float | None = (
-            None  # when the session wants a tick, in epoch seconds; of every step until changed
-        )
-        self.close_stdin = False
-        self.stop = False
+        self.wishes = False  # something of what follows was asked for: one look at every line instead of four
+        self._calls: list[Call] = []
+        self._deadline: float | None = None
+        self._close_stdin = False
+        self._stop = False
         self._begun = False
         self._showing = False
         self._held: list[UntetherEvent] = []
@@ -39,12 +38,36 @@ class Output:
         events = tuple(self.events)
         self.events.clear()
         step = Step(
-            events, tuple(self.writes), tuple(self.calls), self.deadline, close_stdin=self.close_stdin, stop=self.stop
+            events,
+            tuple(self.writes),
+            tuple(self._calls),
+            self._deadline,
+            close_stdin=self._close_stdin,
+            stop=self._stop,
         )
         self.writes.clear()
-        self.calls.clear()
-        self.close_stdin = self.stop = False
+        self._calls.clear()
+        self._close_stdin = self._stop = False
+        self.wishes = self._deadline is not None
         return NOTHING if step.empty and step.deadline is None else step
+
+    def call(self, call: Call) -> None:
+        """Ask for an outside fact."""
+        self._calls.append(call)
+        self.wishes = True
+
+    def tick_at(self, deadline: float | None) -> None:
+        """The session wants a tick then, in epoch seconds; it is told with every step until it changes."""
+        self._deadline = deadline
+        self.wishes = self.wishes or deadline is not None
+
+    def close_stdin(self) -> None:
+        """Nothing more will be said to the agent: let it end."""
+        self.wishes = self._close_stdin = True
+
+    def stop(self) -> None:
+        """The process is of no use any more: have it ended."""
+        self.wishes = self._stop = True
 
     def show(self) -> None:
         """A run or turn is open: what was held comes first."""
@@ -56,8 +79,8 @@ class Output:
         """The run or turn is over."""
         self._showing = False
 
-    def prompt(self, id: str, state: Literal["taken", "handed_back"]) -> None:
-        self._put(PromptEvent(self.engine, id, state), at_once=self._begun or state == "handed_back")
+    def prompt(self, id: str, state: Literal["taken", "handed_back", "withdrawn"]) -> None:
+        self._put(PromptEvent(self.engine, id, state), at_once=self._begun or state != "taken")
 
     def action(self, event: ActionEvent) -> None:
         if self._showing:
@@ -90,7 +113,7 @@ class Output:
         """Something went wrong, and the run goes on."""
         self.note(self.new_id("warning"), "warning", title, ok=False, detail=detail)
 
-    def new_id(self, name: Literal["warning", "note", "retry", "compaction", "limit"]) -> str:
+    def new_id(self, name: Literal["warning", "note", "retry", "compaction", "limit", "schedule"]) -> str:
         """An id for a step that has none of its own, unique within the process."""
         number = self._numbers.get(name, 0) + 1
         self._numbers[name] = number

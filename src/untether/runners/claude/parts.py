@@ -5,13 +5,19 @@ from __future__ import annotations
 from ...model import EngineId
 from .actions import Actions
 from .background import Background
+from .compaction import Compaction
 from .control import Control
 from .identity import Identity
 from .interactions import Interactions
+from .interrupts import Interrupts
+from .limits import Limits
+from .messages import Messages
 from .notices import Notices
 from .output import Output
 from .permissions import Permissions
 from .prompts import Ledger
+from .reports import Reports
+from .schedules import Schedules
 from .turns import Turns
 from .usage import Meter
 
@@ -30,7 +36,13 @@ class Parts:
         self.actions = Actions(output)
         self.interactions = Interactions(output)
         self.control = Control(output, name)
+        self.messages = Messages(output)
+        self.interrupts = Interrupts(self.control, self.ledger, self.messages)
         self.background = Background()
+        self.schedules = Schedules(output)
         self.permissions = Permissions(output, self.interactions, self.background, self.turns, name)
         self.notices = Notices(output)
+        self.compaction = Compaction(output)
+        self.limits = Limits(output)
+        self.reports = Reports(self.control, output)
         self.meter = Meter()

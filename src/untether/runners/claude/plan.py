@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from ...model import Choice, Content
 from ...schemas.claude import CanUseTool, ControlResponse, JsonObject, decode_plan
-from ...session import CallResult, Prompt, ReadFile, StartFacts
+from ...session import CallResult, ReadFile, StartFacts
 from . import frames
 from .gate import Gate
 from .modes import TABLE
@@ -135,7 +135,7 @@ class Plans:
             return True, (id, self._without_plan(id))
         call = f"plan/{id}"
         self._lookups[call] = id
-        self._output.calls.append(ReadFile(call, self._file, PLAN_FILE_BYTES + 1, within=self._folder))
+        self._output.call(ReadFile(call, self._file, PLAN_FILE_BYTES + 1, within=self._folder))
         return True, None
 
     def read(self, call_id: str, result: CallResult) -> tuple[str, Found] | None:
@@ -227,7 +227,7 @@ class Plans:
     def go_on(self) -> None:
         """Tell the agent, which has ended its turn, that it may carry out what was approved."""
         name = f"{self._process}/outline/{self._number}"
-        self._output.writes.append(frames.user_message(Prompt(str(uuid.uuid5(uuid.NAMESPACE_OID, name)), GO_ON)))
+        self._output.writes.append(frames.user_message(str(uuid.uuid5(uuid.NAMESPACE_OID, name)), GO_ON))
 
     def use_approval(self) -> bool:
         """True when ExitPlanMode was approved beforehand; it counts once."""

@@ -22,9 +22,10 @@ _CLEARING = ("/clear", "/reset", "/new")
 class Waiting:
     """A message that was handed over and not yet taken."""
 
-    def __init__(self, prompt: Prompt, since: float) -> None:
+    def __init__(self, prompt: Prompt, since: float, later: bool) -> None:
         self.text = prompt.text
         self.since = since
+        self.later = later  # it waits for the end of the turn, tools or not
         self.offered_after: str | None = None  # the model call after which it went along with a tool's result
 
 
@@ -34,13 +35,20 @@ class Ledger:
     def __init__(self, output: Output) -> None:
         self._output = output
         self.waiting: dict[str, Waiting] = {}
-        self._ours: dict[str, None] = {}
+        self._ours: dict[str, str] = {}
         self._ahead: list[str] = []  # taken, and their turn has not opened yet
         self._named = False  # this CLI names messages as it takes them
+        self.unwanted: dict[str, None] = {}  # those that we asked to have back
+        self._returned: dict[str, None] = {}
 
-    def hand(self, prompt: Prompt, now: float) -> None:
-        self.waiting[prompt.id] = Waiting(prompt, now)
-        self._ours[prompt.id] = None
+    def hand(self, prompt: Prompt, now: float, *, later: bool = False) -> None:
+        """`later`: it waits for the end of the turn that runs."""
+        self.waiting[prompt.id] = Waiting(prompt, now, later)
+        self._ours[prompt.id] = prompt.text
+
+    def text(self, id: str) -> str:
+        """The text of a message."""
+        return self._ours.get(id, "")
 
     def turn_opens(self, named: Iterable[str], *, maybe_woken: bool) -> list[str]:
         """The messages that the turn now opening answers, as far as that is known."""
@@ -71,7 +79,7 @@ class Ledger:
         """A tool of the main agent ended: what waits goes to the model with its result."""
         if not self._named:
             for waiting in self.waiting.values():
-                if waiting.offered_after is None:
+                if waiting.offered_after is None and not waiting.later:
                     waiting.offered_after = message_id
 
     def model_called(self, message_id: str, turn: list[str]) -> None:
@@ -90,10 +98,11 @@ class Ledger:
             self.take([id for id, waiting in self.waiting.items() if waiting.since <= since], turn)
 
     def hand_back(self, ids: Iterable[str]) -> None:
-        """These will never be taken."""
+        """These will never be taken: they go back to whoever said them, unless that one did not want them any more."""
         for id in list(ids):
             if self.waiting.pop(id, None) is not None:
-                self._output.prompt(id, "handed_back")
+                self._returned[id] = None
+                self._output.prompt(id, "withdrawn" if id in self.unwanted else "handed_back")
 
     def taken_ahead(self) -> list[str]:
         """What was taken for a turn that has not opened. None will open for them when the CLI is idle or has ended."""
@@ -103,7 +112,8 @@ class Ledger:
     def unopened(self, first: str) -> list[str]:
         """The messages of a run whose turn never opened: `first`, and what was taken ahead."""
         self.waiting.pop(first, None)
-        return [first, *(id for id in self.taken_ahead() if id != first)]
+        owed = [] if first in self._returned else [first]
+        return owed + [id for id in self.taken_ahead() if id != first]
 
     def cleared(self) -> bool:
         """True when one of the waiting messages is a command that begins the conversation anew."""

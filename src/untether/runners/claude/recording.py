@@ -11,19 +11,26 @@ import msgspec
 from ...model import Allow, Answers, Decision, Deny, ResumeToken
 from ...process.recording import Row
 from ...session import (
+    AskContext,
     Begin,
     Configure,
     Decide,
     Input,
     Interrupt,
     Prompt,
+    Rewind,
     Say,
     SetModel,
     SetPermissionMode,
     StartFacts,
+    StopTask,
+    When,
+    Withdraw,
 )
 from .frames import encode
 from .modes import TABLE
+
+_WHEN: dict[str, When] = {"now": "replace", "later": "next"}  # by the priority on the wire
 
 
 class ClaudeDialect:
@@ -61,8 +68,7 @@ class ClaudeDialect:
             return None
         kind = _type(row)
         if kind == "user":
-            when = "now" if frame.get("priority") == "now" else "next"
-            return Say(self._prompt(frame), "now" if when == "now" else "next")
+            return Say(self._prompt(frame), _WHEN.get(str(frame.get("priority")), "now"))
         if kind == "control_request" and isinstance(frame.get("request"), dict):
             return self._request(str(frame.get("request_id")), frame["request"])
         if kind == "control_response" and isinstance(frame.get("response"), dict):
@@ -97,11 +103,19 @@ class ClaudeDialect:
         self._counts[subtype] = self._theirs[id][1] + 1
         match subtype:
             case "interrupt":
-                return Interrupt()
+                return Interrupt(request.get("cancel_queued") is True)
             case "set_model":
                 return Configure(SetModel(request.get("model")))
             case "set_permission_mode":
                 return Configure(SetPermissionMode(str(request.get("mode"))))
+            case "stop_task":
+                return Configure(StopTask(str(request.get("task_id"))))
+            case "cancel_async_message":
+                return Configure(Withdraw(str(request.get("message_uuid"))))
+            case "rewind_files":
+                return Configure(Rewind(str(request.get("user_message_id")), request.get("dry_run") is True))
+            case "get_context_usage":
+                return Configure(AskContext())
         return None
 
     def _prompt(self, frame: dict[str, Any] | None, text: str = "") -> Prompt:

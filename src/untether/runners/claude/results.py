@@ -8,8 +8,8 @@ keeps the CLI's own words behind a general sentence.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -23,7 +23,10 @@ _LONGEST_RAW = 4_000
 
 
 class Outcome(NamedTuple):
-    """How a turn ended, in the terms of `CompletedEvent` and `TurnEvent`. `lost` when the session does not exist."""
+    """How a turn ended, in the terms of `CompletedEvent` and `TurnEvent`.
+
+    `lost` when the session does not exist; `detail` as in `CompletedEvent`.
+    """
 
     ok: bool
     answer: str = ""
@@ -31,6 +34,7 @@ class Outcome(NamedTuple):
     advice: str = ""
     raw_error: str = ""
     outcome: Literal["", "stopped", "ended_early"] = ""
+    detail: Mapping[str, Any] = {}
     lost: bool = False
 
 
@@ -50,7 +54,7 @@ class Failure(NamedTuple):
     applies: Callable[[Facts], bool]
     error: str
     advice: str = ""
-    lost: bool = False
+    detail: Mapping[str, Any] = {}
 
 
 def read(result: Result, *, written: str, api_error: str, interrupted: bool) -> Outcome:
@@ -77,7 +81,15 @@ def read(result: Result, *, written: str, api_error: str, interrupted: bool) -> 
         api_error,
     )
     failure = _failure(Facts(result.api_error_status, frozenset(name for name in names if name), text))
-    return Outcome(False, written, failure.error, failure.advice, text[:_LONGEST_RAW], lost=failure.lost)
+    return Outcome(
+        False,
+        written,
+        failure.error,
+        failure.advice,
+        text[:_LONGEST_RAW],
+        detail=failure.detail,
+        lost="fresh" in failure.detail,
+    )
 
 
 def together(before: Result | None, result: Result) -> Result:
@@ -99,6 +111,21 @@ def foreign_session(name: str, raw_error: str) -> Outcome:
     """The CLI went on with another session than the one it was to continue."""
     error = f"{name} went on with another session than the one asked for."
     return Outcome(False, "", error, "Try again, or start a new session with /new.", raw_error)
+
+
+def login_lost(written: str, raw_error: str) -> Outcome:
+    """The login was refused, and no more tries were wanted."""
+    return Outcome(False, written, _LOGIN.error, _LOGIN.advice, raw_error, detail=_LOGIN.detail)
+
+
+def not_compacted(why: str) -> Outcome:
+    return Outcome(False, "", "The conversation could not be compacted.", "It goes on as it is.", why)
+
+
+def empty_after_resume() -> Outcome:
+    """The first turn of a resumed session came to nothing: no model was called, and nothing was said."""
+    error = "The resumed session gave no answer."
+    return Outcome(False, "", error, "Send it again, or start a new session with /new.", detail={"fresh": "empty"})
 
 
 def already_known() -> Outcome:
@@ -141,15 +168,27 @@ _QUOTA = Failure(
     ),
     "The usage limit is reached.",
     "Wait until it resets, or use another model or account.",
+    {"quota": True},
 )
 _UNKNOWN = Failure(lambda facts: True, "Claude Code reported an error.", "Try again; the details have its own words.")
+
+_LOGIN = Failure(
+    lambda facts: (
+        facts.status == 401
+        or _named("authentication_failed", "authentication_error")(facts)
+        or facts.says("please run /login", "invalid api key")
+    ),
+    "Claude Code is not logged in, or its login has expired.",
+    "Run `claude` on the machine and log in with /login, then try again.",
+    {"login": True},
+)
 
 _FAILURES: tuple[Failure, ...] = (
     Failure(
         lambda facts: facts.says("no conversation found", "requires a valid session id"),
         "The session to continue was not found.",
         "Start a new one with /new.",
-        lost=True,
+        {"fresh": "not_found"},
     ),
     Failure(
         _named("error_max_turns", "max_turns"),
@@ -177,15 +216,7 @@ _FAILURES: tuple[Failure, ...] = (
         "The provider does not let this account in.",
         "Check the account, or run `claude` on the machine and log in again with /login.",
     ),
-    Failure(
-        lambda facts: (
-            facts.status == 401
-            or _named("authentication_failed", "authentication_error")(facts)
-            or facts.says("please run /login", "invalid api key")
-        ),
-        "Claude Code is not logged in, or its login has expired.",
-        "Run `claude` on the machine and log in with /login, then try again.",
-    ),
+    _LOGIN,
     Failure(
         lambda facts: facts.status == 404 or _named("model_not_found", "not_found_error")(facts),
         "This model does not exist, or this account may not use it.",

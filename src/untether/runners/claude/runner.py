@@ -7,7 +7,6 @@ import re
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
@@ -17,6 +16,7 @@ from ...backends import EngineConfig
 from ...model import EngineId, ResumeToken, UntetherEvent
 from ...process.direct import DirectProcess
 from ...process.environment import CLAUDE_NAMES, PROCESS_VARIABLE, Names, agent_environment
+from ...process.guard import Refusal
 from ...process.host import Launch, Rung, SpawnFailed
 from ...process.recording import Dialect
 from ...runner import (
@@ -31,14 +31,16 @@ from ...runner import (
     run_options,
 )
 from ...session import EngineSession, Place, Prompt, StartFacts, Step
-from . import frames, spawn
+from . import spawn
+from .drift import Surface, compare, look
 from .forms import CONTROL, ONE_SHOT
+from .handshake import greet
+from .options import NAMES, mcp_flags
 from .recording import ClaudeDialect
 from .session import ClaudeSession
 
 log = structlog.get_logger(__name__)
 
-_HANDSHAKE_S = 20.0  # a cold start takes under a second; several at once on a small machine take 3
 _FROM_CONFIG = (
     "model",
     "permission_mode",
@@ -47,6 +49,7 @@ _FROM_CONFIG = (
     "extra_args",
     "dangerously_skip_permissions",
 )
+_HOOK_EVENTS = "--include-hook-events"
 
 
 class ClaudeRunner(ResumeTokenMixin, JsonlSubprocessRunner):
@@ -58,10 +61,12 @@ class ClaudeRunner(ResumeTokenMixin, JsonlSubprocessRunner):
     resume_line = "`claude --resume {}`"
     install_cmd = spawn.INSTALL
     min_version = spawn.MIN_VERSION
-    stop_ladder: Sequence[Rung] = spawn.LADDER
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: EngineConfig, folder: Path | None = None) -> None:
+        """`folder` is where files for the CLI may be kept, such as the table of its MCP servers."""
         self._config = dict(config)
+        self._folder = folder or Path.cwd()
+        self.help_text = ""  # of the CLI, once it was checked
         self.interactive = self._config.get("interactive") is not False
         self.capabilities = CONTROL if self.interactive else ONE_SHOT
 
@@ -78,6 +83,17 @@ class ClaudeRunner(ResumeTokenMixin, JsonlSubprocessRunner):
         return self.name
 
     @property
+    def stop_ladder(self) -> Sequence[Rung]:  # type: ignore[override]  # as the version has it
+        return spawn.ladder(self.cli_version)
+
+    async def check(self, environ: Mapping[str, str]) -> Refusal | None:
+        """Whether the CLI is there and new enough. Its help is read as well, once, for the flags that it offers."""
+        refusal = await super().check(environ)
+        if refusal is None and self.min_version:
+            self.help_text = await self._guard.told(self.command(), ("--help",), environ)
+        return refusal
+
+    @property
     def env_names(self) -> Names:
         return CLAUDE_NAMES
 
@@ -89,7 +105,7 @@ class ClaudeRunner(ResumeTokenMixin, JsonlSubprocessRunner):
     # ----------------------------------------------------------------------------------------- for the conversation
 
     def start_settings(self, options: RunOptions) -> dict[str, Any]:
-        chosen = {name: self._config[name] for name in _FROM_CONFIG if self._config.get(name)}
+        chosen = {name: self._config[name] for name in (*_FROM_CONFIG, *NAMES) if self._config.get(name)}
         return {**chosen, **options.settings(), "interactive": self.interactive, "config_dir": self._config_dir()}
 
     def _config_dir(self) -> str:
@@ -104,8 +120,12 @@ class ClaudeRunner(ResumeTokenMixin, JsonlSubprocessRunner):
             environ = agent_environment(environ, engine_names=self.env_names, process_id=start.process_id)
         own = {str(name): str(value) for name, value in (self._config.get("env") or {}).items()}
         billing = bool(self._config.get("use_api_billing"))
-        args = spawn.arguments(start.settings, start.resume, continue_latest=start.continue_latest)
-        return Launch((*self.program(), *args), start.cwd, spawn.environment(environ, own, use_api_billing=billing))
+        more = mcp_flags(self._config.get("mcp_config"), self._folder)
+        if _HOOK_EVENTS in self.help_text and start.settings.get("interactive") is not False:
+            more.append(_HOOK_EVENTS)
+        args = spawn.arguments(start.settings, start.resume, continue_latest=start.continue_latest, more=more)
+        env = spawn.environment(environ, own, start.settings, use_api_billing=billing)
+        return Launch((*self.program(), *args), start.cwd, env)
 
     def session(self, start: StartFacts) -> EngineSession:
         return ClaudeSession(self.engine, self.name)
@@ -115,24 +135,12 @@ class ClaudeRunner(ResumeTokenMixin, JsonlSubprocessRunner):
 
     async def handshake(self, environ: Mapping[str, str]) -> str:
         """Start the CLI in control mode and greet it; no model is called."""
-        id = uuid.uuid4().hex
-        with TemporaryDirectory(prefix="untether-") as folder:
-            start = StartFacts(
-                id, self.engine, folder, settings={**self.start_settings(RunOptions()), "interactive": True}
-            )
-            launch = self.launch(start, Prompt(id, ""), environ=environ)
-            try:
-                async with DirectProcess.spawned(launch, clock=self.clock) as process:
-                    process.write(Place(0, 0), frames.control_request(id, "initialize"))
-                    with anyio.move_on_after(_HANDSHAKE_S):
-                        async for batch in process.batches():
-                            if any(b'"control_response"' in line.data for line in batch):
-                                return ""
-                        exit = await process.wait()
-                        return exit.stderr_tail.strip() or "it ended without an answer"
-                    return f"it did not answer within {_HANDSHAKE_S:.0f} s"
-            except SpawnFailed as failure:
-                return failure.reason
+        return (await greet(self, environ)).failure
+
+    async def drift(self, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """What the installed release has that is not known here, or has no more, a line each."""
+        surface = await look(self, environ) if self.min_version else Surface()
+        return (surface.failure,) if surface.failure else compare(surface)
 
     # -------------------------------------------------------------------------------------------------------- a run
 

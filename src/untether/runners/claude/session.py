@@ -14,15 +14,31 @@ several results, some held back until the end, and the last one is the answer.
 
 from __future__ import annotations
 
-from typing import Literal
-
 from msgspec import DecodeError
 
 from ...model import Decision, Deny, Wait
 from ...schemas.claude import Decoded, NotAFrame, System, decode, decode_usual
-from ...session import CallResult, Capabilities, ProcessExit, Prompt, SessionChange, SetModel, StartFacts, Step
+from ...session import (
+    AskContext,
+    CallResult,
+    Capabilities,
+    ProcessExit,
+    Prompt,
+    Rewind,
+    SessionChange,
+    SetEffort,
+    SetModel,
+    SetPermissionMode,
+    StartFacts,
+    Step,
+    StopTask,
+    When,
+    Withdraw,
+)
 from . import frames, results
 from .forms import CONTROL, ONE_SHOT
+from .greeting import greeting
+from .messages import for_the_cli
 from .modes import TABLE
 from .output import NOTHING
 from .parts import Parts
@@ -52,13 +68,13 @@ class ClaudeSession:
         if self._deaf:
             return ()
         parts, stream = self._parts, self._stream
-        holding_up = parts.notices.holding_up()
-        waits = parts.interactions.waits() + holding_up + parts.notices.quota(stream.now)
+        holding_up = parts.notices.waits() + parts.compaction.waits()
+        waits = parts.interactions.waits() + holding_up + parts.limits.waits(stream.now)
         waits += parts.actions.waits(parts.interactions.steps())
         main_waits = holding_up or parts.actions.main_is_busy() or parts.interactions.main_is_asking()
         if stream.working and not main_waits:
             waits.append(Wait("model", stream.sign))
-        return tuple(waits + parts.background.waits())
+        return tuple(waits + parts.background.waits() + parts.schedules.waits(stream.now))
 
     @property
     def _deaf(self) -> bool:
@@ -76,25 +92,29 @@ class ClaudeSession:
         parts.actions.root = start.cwd.rstrip("/")
         parts.interactive = start.settings.get("interactive") is not False
         parts.first_prompt = prompt.id
+        prompt = for_the_cli(prompt)
         parts.ledger.hand(prompt, now)
         if parts.interactive:
-            parts.control.begin(start.process_id)
-            self._output.writes.append(frames.user_message(prompt))
+            parts.control.begin(start.process_id, **greeting(start.settings))
+            parts.messages.send(prompt, "now", working=False)
         else:
             self._output.writes.append(frames.plain_text(prompt))
-            self._output.close_stdin = True
+            self._output.close_stdin()
         return self._output.take()
 
-    def say(self, prompt: Prompt, when: Literal["now", "next"], now: float) -> Step:
+    def say(self, prompt: Prompt, when: When, now: float) -> Step:
         self._stream.now = now
-        if self._deaf or self._stream.closing or not self._parts.interactive:
+        too_late = self._stream.closing or (self._stream.restarts and when == "next")
+        if self._deaf or too_late or not self._parts.interactive:
             self._output.prompt(prompt.id, "handed_back")
             return self._output.take()
-        if not self._stream.working:
+        working = self._stream.working
+        if not working:
             self._stream.sign = now
             self._stream.before_message()
-        self._parts.ledger.hand(prompt, now)
-        self._output.writes.append(frames.user_message(prompt, now=when == "now"))
+        prompt = for_the_cli(prompt)
+        self._parts.ledger.hand(prompt, now, later=working and when == "next")
+        self._parts.messages.send(prompt, when, working=working)
         return self._output.take()
 
     def decide(self, interaction_id: str, decision: Decision, now: float) -> Step:
@@ -108,11 +128,11 @@ class ClaudeSession:
             self._stream.settle()
         return self._output.take()
 
-    def interrupt(self, now: float) -> Step:
+    def interrupt(self, now: float, *, cancel_queued: bool = False) -> Step:
         """Also before the turn has begun: it then ends at its start. Idle, there would be no result."""
         self._stream.now = now
         if self._stream.working and self._parts.interactive and not self._deaf:
-            self._stream.interrupt()
+            self._stream.interrupt(cancel_queued=cancel_queued)
         return self._output.take()
 
     def configure(self, change: SessionChange, now: float) -> Step:
@@ -120,17 +140,33 @@ class ClaudeSession:
         self._stream.now = now
         if self._deaf or not self._parts.interactive:
             return NOTHING
-        if isinstance(change, SetModel):
-            self._parts.control.ask("set_model", **({"model": change.model} if change.model else {}))
-        elif change.mode in TABLE:
-            self._stream.set_mode(change.mode)
-        else:
-            self._output.warning(f"There is no permission mode {change.mode!r}")
+        parts = self._parts
+        match change:
+            case SetModel(model):
+                parts.control.ask("set_model", **({"model": model} if model else {}))
+            case SetPermissionMode(mode) if mode in TABLE:
+                self._stream.set_mode(mode)
+            case SetPermissionMode(mode):
+                self._output.warning(f"There is no permission mode {mode!r}")
+            case SetEffort():
+                self._stream.restarts = True
+                self._stream.settle()
+            case StopTask(task_id):
+                for task in parts.background.behind():
+                    if task_id in ("", task):
+                        parts.control.ask("stop_task", task_id=task)
+            case Withdraw(prompt_id):
+                parts.interrupts.withdraw(prompt_id)
+            case Rewind(prompt_id, dry_run):
+                parts.reports.rewind(prompt_id, dry_run=dry_run)
+            case AskContext():
+                parts.reports.context()
         return self._output.take()
 
     def answer(self, call_id: str, result: CallResult, now: float) -> Step:
         self._stream.now = now
         if not self._deaf:
+            self._parts.messages.read(call_id, result)
             self._parts.permissions.read(call_id, result)
             self._stream.settle()
         return self._output.take()
@@ -158,7 +194,7 @@ class ClaudeSession:
             handler = stream.handlers.get(frame.__class__)
         if handler is not None:
             handler(frame)
-        if output.writes or output.calls or output.close_stdin or output.stop or output.deadline is not None:
+        if output.writes or output.wishes:
             return output.take()
         if events := output.events:
             step = Step(tuple(events))
@@ -187,10 +223,11 @@ class ClaudeSession:
         stream.now = now
         if not self._deaf:
             parts.permissions.withdraw_all("The agent has ended.")
+            parts.messages.drop()
             if parts.turns.open is None:
                 begun = parts.turns.completed
                 owed = parts.ledger.taken_ahead() if begun else parts.ledger.unopened(parts.first_prompt)
-                if owed:
+                if owed or not begun:
                     parts.turns.begin(owed, "", now)
             parts.ledger.hand_back(parts.ledger.waiting)
             if (turn := parts.turns.open) is not None:

@@ -12,14 +12,18 @@ from typing import Any
 
 from ...model import ResumeToken
 from ...process.host import Rung
+from . import options
 from .modes import BYPASS, TABLE, asked_mode
 
 INSTALL = "npm install -g @anthropic-ai/claude-code"
 MIN_VERSION = "2.1.0"
 
-# The interrupt has come before. At the end of its input a CLI with background work waits for that (claude-protocol-332
-# §10), so signals follow soon. SIGINT ends tools too; SIGTERM orphans a running shell in 2.1.197 (claude-protocol §10).
+# The interrupt, and `stop_task` for what works in the background, have come before. At the end of its input a CLI with
+# background work waits for that (claude-protocol-332 §10), so signals follow soon. SIGTERM orphans a running shell in
+# 2.1.197, where SIGINT ends tools too (claude-protocol §10); in 2.1.332 it ends everything at once.
 LADDER = (Rung("close_stdin", 0.5), Rung("SIGINT", 3.0), Rung("SIGTERM", 2.0), Rung("SIGKILL", 2.0))
+_CLEAN_SIGTERM = (2, 1, 332)
+_LADDER_332 = (Rung("close_stdin", 0.5), Rung("SIGTERM", 3.0), Rung("SIGKILL", 2.0))
 
 _CONTROL = ("--output-format", "stream-json", "--input-format", "stream-json", "--verbose")
 _ONE_SHOT = ("-p", "--output-format", "stream-json", "--verbose")
@@ -28,12 +32,22 @@ _ONE_SHOT = ("-p", "--output-format", "stream-json", "--verbose")
 _SETTINGS = {"useAutoModeDuringPlan": False}
 
 
+def ladder(version: str) -> tuple[Rung, ...]:
+    """How a CLI of this version is stopped; "" for one that is not known."""
+    numbers = tuple(int(part) for part in version.split(".") if part.isdigit())
+    return _LADDER_332 if numbers >= _CLEAN_SIGTERM else LADDER
+
+
 def arguments(
-    settings: Mapping[str, Any], resume: ResumeToken | None = None, *, continue_latest: bool = False
+    settings: Mapping[str, Any],
+    resume: ResumeToken | None = None,
+    *,
+    continue_latest: bool = False,
+    more: Sequence[str] = (),
 ) -> list[str]:
     """The arguments for a process with these `StartFacts.settings`. Raises ValueError when they are wrong.
 
-    `grants` are rules that the owner allowed for good, one a line, such as `Bash(git push:*)`.
+    `grants` are rules that the owner allowed for good, such as `Bash(git push:*)`; `more` are further flags.
     """
     one_shot = settings.get("interactive") is False
     extra, flag_settings = _take_settings([str(word) for word in settings.get("extra_args") or ()])
@@ -45,9 +59,7 @@ def arguments(
         args.append("--continue")
     if settings.get("fork"):
         args.append("--fork-session")
-    for name, flag in (("model", "--model"), ("reasoning", "--effort")):
-        if settings.get(name):
-            args += [flag, str(settings[name])]
+    args += [*options.flags(settings, resumed=resume is not None), *more]
     if allowed := settings.get("allowed_tools"):
         args += ["--allowedTools", ",".join(allowed)]
     mode = asked_mode(settings)
@@ -61,13 +73,15 @@ def arguments(
     return [*args, "--settings", json.dumps(flag_settings)]
 
 
-def environment(environ: Mapping[str, str], own: Mapping[str, str], *, use_api_billing: bool) -> dict[str, str]:
+def environment(
+    environ: Mapping[str, str], own: Mapping[str, str], settings: Mapping[str, Any], *, use_api_billing: bool
+) -> dict[str, str]:
     """`environ`, made for an agent, with what Claude Code needs and the owner's `own` variables on top.
 
     ANTHROPIC_API_KEY would bill the account's API instead of its subscription, so it passes only when that is wanted.
     """
     kept = {name: value for name, value in environ.items() if use_api_billing or name != "ANTHROPIC_API_KEY"}
-    return {**kept, "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1", **own}
+    return {**kept, "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1", **options.variables(settings), **own}
 
 
 def _take_settings(extra: Sequence[str]) -> tuple[list[str], dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...model import Action, ActionEvent
+from ...model import Action, ActionEvent, TextEvent
 from ...schemas import claude as schema
 from ...schemas import claude_system as system
 from ...schemas.claude import SYNTHETIC, Assistant, Text, ToolResult, ToolUse, User
@@ -16,9 +16,11 @@ from .identity import Foreign
 from .modes import BYPASS, TABLE
 from .parts import Parts
 from .rearm import DEFERRED
+from .reports import REPORTED
 from .results import Outcome
 from .turns import Turn
 
+UNAUTHORIZED = 401
 WRITES = frozenset({"Write", "Edit"})
 
 
@@ -40,7 +42,12 @@ class Stream:
         self._interactions = parts.interactions
         self._control = parts.control
         self._background = parts.background
+        self._schedules = parts.schedules
         self._notices = parts.notices
+        self._compaction = parts.compaction
+        self._limits = parts.limits
+        self._interrupts = parts.interrupts
+        self._reports = parts.reports
         self._meter = parts.meter
         self._permissions = parts.permissions
         self._plans = parts.permissions.plans
@@ -49,16 +56,17 @@ class Stream:
         self._waiting = parts.ledger.waiting
         self._requests = parts.interactions.open
         self._tasks = parts.background.alive
+        self._scheduling = parts.schedules.calls
         self.now = 0.0
         self.sign = 0.0
-        self.interrupting = False  # we asked for the end of the turn
         self.over = False
         self.closing = False  # stdin is closed: what is said now goes to another process
+        self.restarts = False  # its settings change with the next start: it ends as soon as it is idle
         self.unknown: dict[str, int] = {}
         self.last: tuple[Outcome, schema.Result] | None = None  # of the one-shot form: the results so far, as one
         self._wakeup = False  # a schedule fired, and its turn has not begun
-        self._early = False  # the last interrupt was sent before the turn that it is meant for had begun
-        self._again = False  # and the CLI has said that it did not hit
+        self._held_up = False  # a retry or a compaction is to be ended by the next answer of the model
+        self._login_lost = ""  # what told that the login was refused
         self.handlers = self._table()
 
     def _table(self) -> dict[type, Callable[[Any], None]]:
@@ -77,7 +85,7 @@ class Stream:
             system.Init: self._init,
             system.Status: self._status,
             system.CompactBoundary: self._compacted,
-            system.ApiRetry: lambda frame: self._notices.retry(frame, self.now),
+            system.ApiRetry: self._retry,
             system.SessionState: self._state,
             system.TaskStarted: self._task_started,
             system.TaskProgress: self._task_progress,
@@ -139,10 +147,16 @@ class Stream:
             self._meter.latest = message.usage
             if self._waiting:
                 self._ledger.model_called(message.id, turn.prompts)
-            if self._notices.expecting:
-                self._notices.answered(ok=True)
+            if self._held_up:
+                self._goes_on()
             if self._meter.context_window is not None:
                 self._tell_context()
+
+    def _goes_on(self) -> None:
+        """The model answers: whatever was retried is over, and a compaction is complete."""
+        self._held_up = False
+        self._notices.answered(ok=True)
+        self._compaction.goes_on()
 
     def _tell_context(self) -> None:
         """How full the conversation is, once the window is known from an earlier result."""
@@ -156,7 +170,7 @@ class Stream:
         if parent is None:
             self.sign = self.now
         if content.__class__ is list:
-            concerned = self._requests or self._tasks or self._waiting
+            concerned = self._requests or self._tasks or self._waiting or self._scheduling
             for block in content:
                 kind = block.__class__
                 if kind is ToolResult:
@@ -170,13 +184,23 @@ class Stream:
         """A tool call has its result. True when its work goes on in the background."""
         call = result.tool_use_id
         self._interactions.withdraw_where(step=call, reason="The step is over.")
+        if call in self._scheduling:
+            self._schedules.returned(result, self.now)
         if parent is None and (turn := self._turns.open) is not None:
             self._ledger.tool_ended(turn.message_id)
         return self._background.call_returned(call)
 
     def _stream(self, frame: schema.StreamEvent) -> None:
-        if frame.parent_tool_use_id is None:
-            self.sign = self.now
+        if frame.parent_tool_use_id is not None:
+            return
+        self.sign = self.now
+        event = frame.event
+        if event is None or (turn := self._turns.open) is None:
+            return
+        if event.message is not None:
+            turn.writing = event.message.id
+        elif event.delta is not None and event.delta.text:
+            self._output.events.append(TextEvent(self._engine, event.delta.text, turn.writing))
 
     # ------------------------------------------------------------------------------------------- sessions and turns
 
@@ -223,9 +247,9 @@ class Stream:
         self._background.woken = self._wakeup = False
         self._permissions.turn_opens(self.now)
         turn = self._turns.begin(prompts, reason, self.now, self._plan_detail())
-        if self._again:
-            self._again = False
-            self.interrupt()
+        if reason == "schedule":
+            self._schedules.turn_began()
+        self._interrupts.turn_opened()
         return turn
 
     def _plan_detail(self) -> dict[str, Any]:
@@ -245,12 +269,25 @@ class Stream:
     def _lifecycle(self, frame: schema.CommandLifecycle) -> None:
         self._check("command_lifecycle", frame.state, schema.KNOWN_LIFECYCLE_STATES)
         self._wakeup |= bool(frame.wakeup_source) and frame.state == "started"
-        self._ledger.lifecycle(frame.command_uuid, frame.state, self._open_prompts())
+        self._schedules.fired(frame)
+        if frame.state == "cancelled" and self._turns.open is None and self._interrupts.hit(frame.command_uuid):
+            self._ledger.take([frame.command_uuid])
+            self._close_unopened(results.stopped(""))
+        else:
+            self._ledger.lifecycle(frame.command_uuid, frame.state, self._open_prompts())
 
     def _state(self, frame: system.SessionState) -> None:
-        if frame.state == "idle" and self._turns.open is None and (prompts := self._ledger.taken_ahead()):
+        if frame.state != "idle":
+            return
+        if self._turns.open is None:
+            self._close_unopened(results.stopped("") if self.interrupting else results.already_known())
+        self.settle()
+
+    def _close_unopened(self, outcome: Outcome) -> None:
+        """End the turn of the messages that were taken and for which none will open."""
+        if prompts := self._ledger.taken_ahead():
             self._turns.begin(prompts, "", self.now)
-            self.close_turn(results.stopped("") if self.interrupting else results.already_known(), None)
+            self.close_turn(outcome, None)
 
     def _reset(self, frame: schema.ConversationReset) -> None:
         self._identity.resets = True
@@ -264,16 +301,36 @@ class Stream:
         woken = frame.origin is not None and frame.origin.kind == "task-notification"
         self._ledger.turn_ends(frame.user_message_uuids, turn.prompts, since=turn.since, woken=woken)
         outcome = results.read(frame, written=turn.written, api_error=turn.api_error, interrupted=self.interrupting)
+        if outcome.ok and not outcome.answer and not outcome.outcome:
+            outcome = self._without_words(frame, turn, outcome)
+        elif outcome.detail.get("quota") and (resets_at := self._limits.resets_at(self.now)):
+            outcome = outcome._replace(detail={**outcome.detail, "resets_at": resets_at})
         if woken:
             turn.reason = "background task"
         elif turn.prompts:
             turn.reason = ""
+        elif frame.origin is not None and frame.origin.kind:
+            turn.reason = frame.origin.kind.replace("-", " ")
         if self._parts.interactive:
             self.close_turn(outcome, frame)
         else:
             before = self.last[1] if self.last else None
             self.last = outcome, results.together(before, frame)
             turn.api_error = ""
+
+    def _without_words(self, frame: schema.Result, turn: Turn, outcome: Outcome) -> Outcome:
+        """A result that says nothing: of a compaction, of another command of the CLI's own, or of a resume that failed.
+
+        Only a manual compaction that succeeded is a good end without a word of its own.
+        """
+        if self._compaction.manual:
+            return outcome._replace(answer=f"{self._compaction.manual}.")
+        if self._compaction.failure:
+            return results.not_compacted(self._compaction.failure)
+        called = turn.message_id or frame.num_turns or not self._turns.is_first
+        resumed = self._identity.expected is not None and not frame.local_command
+        commands = any(self._ledger.text(id).startswith("/") for id in turn.prompts)
+        return results.empty_after_resume() if resumed and not called and not commands else outcome
 
     def _turn_without_init(self, frame: schema.Result) -> Turn:
         """For a result that comes out of nothing, such as the one about a session that was not found."""
@@ -282,8 +339,11 @@ class Stream:
         return self._turns.begin(self._ledger.unopened(self._parts.first_prompt), "", self.now)
 
     def close_turn(self, outcome: Outcome, result: schema.Result | None) -> None:
-        self.interrupting = False
-        self._notices.turn_ends(outcome.ok)
+        if self._login_lost:
+            outcome, self._login_lost = results.login_lost(outcome.answer, self._login_lost), ""
+        self._interrupts.turn_closed()
+        self._notices.answered(outcome.ok)
+        self._compaction.turn_ends()
         self._actions.close()
         self._interactions.withdraw_where(agent="", reason="The turn is over.")
         usage = self._meter.run(result) if result is not None else None
@@ -304,9 +364,10 @@ class Stream:
 
     def settle(self) -> None:
         """What follows from where the session is now: its deadline, and its end when it is to be begun anew."""
-        self._output.deadline = self._permissions.deadline
-        if self._rearm.refused and self.idle and not self.closing:
-            self.closing = self._output.close_stdin = True
+        self._output.tick_at(self._permissions.deadline)
+        if (self._rearm.refused or self.restarts) and self.idle and not self.closing:
+            self.closing = True
+            self._output.close_stdin()
 
     def set_mode(self, mode: str) -> None:
         """The owner wants another permission mode, which is known."""
@@ -331,14 +392,23 @@ class Stream:
 
     # ----------------------------------------------------------------------------------------------- control channel
 
-    def interrupt(self) -> None:
+    @property
+    def interrupting(self) -> bool:
+        """True when we asked for the end of the turn."""
+        return self._interrupts.asked
+
+    @interrupting.setter
+    def interrupting(self, value: bool) -> None:
+        self._interrupts.asked = value
+
+    def interrupt(self, *, cancel_queued: bool = False) -> None:
         """Ask for the end of the turn, also of one that has not begun."""
-        self.interrupting = True
-        self._early = self._turns.open is None
-        self._control.ask("interrupt")
+        self._interrupts.ask(turn_open=self._turns.open is not None, cancel_queued=cancel_queued)
 
     def _request(self, frame: schema.ControlRequest) -> None:
         request = frame.request
+        if isinstance(request, schema.HookCallback) and self._schedules.serve(frame, request):
+            return
         if not isinstance(request, schema.CanUseTool):
             if unknown := self._control.serve(frame):
                 self.count(f"control_request/{unknown}")
@@ -359,11 +429,11 @@ class Stream:
             self._permissions.gate.changed(ok=frame.response.subtype != "error")
         elif subtype == "initialize":
             self._identity.know(version=self._control.version)
-        elif subtype == "interrupt" and not self.working:
-            self.interrupting = False  # it came when nothing was going on, and no result will follow
-        elif subtype == "interrupt" and self._early and self._turns.open is None:
-            # 2.1.332 lets a message that was still queued run in spite of it (seen, and not always).
-            self._again = not self._waiting.keys().isdisjoint(schema.decode_still_queued(frame.response.response))
+        elif subtype in REPORTED:
+            self._reports.answered(subtype, frame.response)
+        elif subtype:
+            turn_open = self._turns.open is not None
+            self._interrupts.answered(subtype, frame.response, turn_open=turn_open, working=self.working)
 
     # ------------------------------------------------------------------------------------------- tasks and notices
 
@@ -374,6 +444,7 @@ class Stream:
         self._rearm.agent_started(frame.task_id, frame.task_type)
 
     def _task_progress(self, frame: system.TaskProgress) -> None:
+        self._background.progress(frame)
         self._actions.progress(frame.tool_use_id or "", frame.description)
         if self._rearm.deferred:
             self._rearm.agent_acted(frame.task_id, self.now)
@@ -411,15 +482,28 @@ class Stream:
             self._mode_told(frame.permission_mode)
         if frame.status == "compacting" and self._turns.open is None and self._identity.told and self._waiting:
             self._open_turn(())  # `/compact`: its `init` comes only when it is done
-        self._notices.status(frame, self.now)
+        self._compaction.status(frame, self.now)
+        self._held_up = True
 
     def _compacted(self, frame: system.CompactBoundary) -> None:
         self._meter.forget_context()
-        self._notices.compacted(frame.compact_metadata)
+        self._compaction.figures(frame.compact_metadata)
+
+    def _retry(self, frame: system.ApiRetry) -> None:
+        """More tries, which take minutes, cannot bring back a login (claude-protocol §7)."""
+        self._notices.retry(frame, self.now)
+        self._held_up = True
+        refused = frame.error_status == UNAUTHORIZED or frame.error == "authentication_failed"
+        if refused and not self._login_lost:
+            self._login_lost = f"{frame.error or 'authentication_failed'} ({frame.error_status or 'no status'})"
+            if self._parts.interactive:
+                self.interrupt()
+            else:
+                self._output.stop()
 
     def _rate_limit(self, frame: schema.RateLimitEvent) -> None:
         self._check("rate_limit", frame.rate_limit_info.status, schema.KNOWN_RATE_LIMIT_STATUSES)
-        self._notices.limit(frame.rate_limit_info, self.now)
+        self._limits.told(frame.rate_limit_info, self.now)
 
     # ------------------------------------------------------------------------------------------------------- the end
 
@@ -429,4 +513,4 @@ class Stream:
         self.close_turn(results.foreign_session(self._parts.name, str(error)), None)
         self.over = True
         self.handlers.clear()  # whatever it still prints is of no interest
-        self._output.stop = True
+        self._output.stop()

@@ -25,7 +25,7 @@ class Turn:
         self.written = ""  # the last text of the main agent
         self.api_error = ""
         self.message_id = ""  # of the latest model call of the main conversation
-        self.interrupted = False
+        self.writing = ""  # of the one whose pieces come now, with partial messages
         self.detail: dict[str, Any] = {}
 
 
@@ -38,6 +38,11 @@ class Turns:
         self.completed = False  # the run's CompletedEvent is out
         self.long_text = ""
         self.expected = ""  # why the next turn begins, when we brought it about ourselves
+
+    @property
+    def is_first(self) -> bool:
+        """True until the run's CompletedEvent is out."""
+        return not self.completed
 
     def begin(self, prompts: list[str], reason: str, now: float, detail: dict[str, Any] | None = None) -> Turn:
         turn = self.open = Turn(prompts, reason, now)
@@ -77,7 +82,7 @@ class Turns:
                     advice=outcome.advice,
                     prompts=prompts,
                     reason=turn.reason if turn is not None else "",
-                    detail=turn.detail if turn is not None else {},
+                    detail={**(turn.detail if turn is not None else {}), **outcome.detail},
                 )
             )
             return
@@ -94,5 +99,6 @@ class Turns:
                 outcome.raw_error,
                 outcome.advice,
                 prompts,
+                dict(outcome.detail),
             )
         )
