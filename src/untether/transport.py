@@ -45,7 +45,10 @@ class FileIn(Record, frozen=True):
 
 
 class MessageIn(Record, frozen=True, tag="message"):
-    """A message of a person. `date` is in epoch seconds."""
+    """A message of a person. `date` is in epoch seconds.
+
+    Messages of one `album` were sent as one; a `forwarded` one was written elsewhere.
+    """
 
     chat: ChatRef
     sender: Sender
@@ -55,6 +58,8 @@ class MessageIn(Record, frozen=True, tag="message"):
     reply_to: ReplyTo | None = None
     files: tuple[FileIn, ...] = ()
     edited: bool = False
+    album: str = ""
+    forwarded: bool = False
 
 
 class TapIn(Record, frozen=True, tag="tap"):

@@ -126,17 +126,26 @@ class FakeChat:
         chat: str = "1",
         key: str | None = None,
         files: tuple[FileIn, ...] = (),
+        thread: str = "",
+        album: str = "",
+        forwarded: bool = False,
     ) -> str:
         """Send a message and return its id; it is stored when this returns."""
         message_id = f"u{next(self._ids)}"
         reply = ReplyTo(reply_to.message_id, reply_to.text, ours=True) if reply_to else None
-        message = MessageIn(ChatRef(self.name, chat), by, message_id, text, 0.0, reply, files)
-        await self._store(message, key)
+        message = MessageIn(ChatRef(self.name, chat, thread), by, message_id, text, 0.0, reply, files)
+        await self._store(msgspec.structs.replace(message, album=album, forwarded=forwarded), key)
         return message_id
 
-    async def tap(self, shown: Shown, label: str, *, by: Sender = ANN, chat: str = "1") -> None:
+    async def change(self, message_id: str, text: str, *, by: Sender = ANN, chat: str = "1") -> None:
+        """Edit a message that was sent."""
+        await self._store(MessageIn(ChatRef(self.name, chat), by, message_id, text, edited=True), None)
+
+    async def tap(
+        self, shown: Shown, label: str, *, by: Sender = ANN, chat: str = "1", thread: str = "", key: str | None = None
+    ) -> None:
         data = next(b.data for row in shown.card.buttons for b in row if b.label == label)
-        await self._store(TapIn(ChatRef(self.name, chat), by, shown.message_id, data, "token"), None)
+        await self._store(TapIn(ChatRef(self.name, chat, thread), by, shown.message_id, data, "token"), key)
 
     async def _store(self, inbound: Inbound, key: str | None) -> None:
         if self.inbox is None:

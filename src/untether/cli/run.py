@@ -39,7 +39,7 @@ from ..process.scope import keeper_prefix
 from ..runner import Runner
 from ..sd_notify import Notifier
 from ..settings import ConfigError, Settings, load
-from ..settings.model import Reminders, quiet_hours
+from ..settings.model import MIB, Reminders, quiet_hours
 from ..store import kv, moves
 from ..store.database import Database, StoreError
 from ..store.lock import AlreadyRunning, StateLock
@@ -309,6 +309,8 @@ class Bridge:
             ),
             zone=settings.zone,
             reminders=_reminder_times(settings.reminders),
+            busy=settings.chat.busy,
+            max_file_bytes=settings.chat.max_file_mb * MIB,
         )
 
     def _retention(self, clock: Clock) -> Retention:

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import msgspec
@@ -49,11 +49,11 @@ from ..store.database import StoreError
 from ..store.interactions import Pending
 from ..store.threads import Message, Thread
 from ..transport import Card
-from . import cards, requests
+from . import cards, queue, requests
 from .edits import ProgressEdits
 from .endings import Endings
 from .engines import Engine
-from .live_run import LiveRun, hand_over
+from .live_run import LiveRun
 from .recovery import NO_ROWS, Left, rows_of
 from .services import Services
 from .watch import Watch, as_told
@@ -182,20 +182,21 @@ class LiveProcess:
             await lock.acquire()
             self._held[token] = lock
 
-    async def say(self, message: Message, view: LiveRun, prompt: Prompt) -> None:
-        """Hand a further message to the live agent. Raises Ended."""
+    async def say(self, message: Message, view: LiveRun, prompt: Prompt, when: Literal["now", "next"] = "next") -> None:
+        """Hand a further message to the live agent; `now`: into the running turn. Raises Ended and queue.Withdrawn."""
         assert self.driver is not None
         view.began_offset = self.driver.offset
+        steered = when == "now"
 
         def handed(conn: sqlite3.Connection) -> None:
-            hand_over(conn, message, self.services.clock.now())
-            self.open_run(conn, view)
+            queue.hand_over(conn, message, self.services.clock.now(), steered=steered)
+            self.open_run(conn, view, shown=not steered)
 
         view.tracker.meta.update(self.meta)
         # Known before it is said: its turn may begin, and even end, before `submit` returns.
         self.expect(prompt, view)
         try:
-            await self.driver.submit(Say(prompt, "next"), handed)
+            await self.driver.submit(Say(prompt, when), handed)
         except BaseException:
             self._forget(prompt.id, view)
             raise
@@ -222,8 +223,8 @@ class LiveProcess:
         self.opened.remove(view)
         view.done.set()
 
-    def open_run(self, conn: sqlite3.Connection, view: LiveRun) -> None:
-        """Add the row of a run and its status message."""
+    def open_run(self, conn: sqlite3.Connection, view: LiveRun, *, shown: bool = True) -> None:
+        """Add the row of a run and its status message; one that may join the running turn is not `shown` by itself."""
         now = self.services.clock.now()
         view.run_id = runs.add_run(
             conn,
@@ -235,7 +236,11 @@ class LiveProcess:
             began_offset=view.began_offset,
         )
         log.info("run.started", run=view.run_id, engine=self.engine.id, where=self.thread.where)
-        card = self.status_card(view)
+        if shown:
+            self._show_run(conn, view)
+
+    def _show_run(self, conn: sqlite3.Connection, view: LiveRun) -> None:
+        card, now = self.status_card(view), self.services.clock.now()
         (view.status_delivery,) = deliveries.add_send(conn, view.chat, [card], "status", now, run_id=view.run_id)
 
     async def stop(self) -> None:
@@ -297,6 +302,12 @@ class LiveProcess:
         """Nothing runs, nothing is open, and no work goes on in the background."""
         holding = any(wait.kind in ("human", "background", "hook", "wakeup") for wait in self.session.waits)
         return self.busy is None and not holding
+
+    @property
+    def steerable(self) -> bool:
+        """A further message may be told it in the running turn."""
+        view = self.active
+        return view is not None and not view.stopping and self.usable and self.session.capabilities.steer
 
     @property
     def usable(self) -> bool:
@@ -423,6 +434,8 @@ class LiveProcess:
         for prompt_id in event.prompts:
             if (view := self.runs.get(prompt_id)) is not None:
                 self.active = view
+                if view.status_delivery is None:  # it was meant for a turn that had ended
+                    jobs.append(partial(self._show_run, view=view))
                 return
         if event.prompts:
             return
@@ -452,7 +465,7 @@ class LiveProcess:
                 jobs.append(lambda conn: threads.set_session(conn, self.thread.id, resume.value))
             case PromptEvent():
                 state = "queued" if event.state == "handed_back" else event.state
-                jobs.append(lambda conn: threads.set_prompt(conn, event.prompt_id, state))
+                jobs.append(lambda conn: queue.moved(conn, event.prompt_id, state, now))
                 if event.state != "taken":
                     returned = self.runs.pop(event.prompt_id, None)
                     if returned is not None:

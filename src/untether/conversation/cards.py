@@ -26,6 +26,7 @@ STOP, AGAIN, RESUME, DETAILS, VERBOSE, INTERACTION, EXAMPLE, GRANT, MODE = (
     "grant",
     "mode",
 )
+STEER, REPLACE, WITHDRAW, SEND_AGAIN, BUSY = "steer", "replace", "withdraw", "requeue", "busy"
 
 
 def notice(*lines: str, silent: bool = False, reply_to: str = "") -> Card:
@@ -189,6 +190,49 @@ def details(raw: str) -> Card:
 # -------------------------------------------------------------------------------------------------------- small
 
 
-def queued(place: int, reply_to: str) -> Card:
+def queued(place: int, reply_to: str, message_id: int = 0, *, steer: bool = False) -> Card:
+    """Under a message that waits for its turn. `steer`: its agent can be told it in the running one."""
     ending = "th" if place % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(place % 10, "th")
-    return Card((Line(f"⏳ queued, {place}{ending}"),), silent=True, reply_to=reply_to)
+    sooner = (
+        Button("Steer now", f"{STEER}:{message_id}") if steer else Button("Stop and send this", _replace(message_id))
+    )
+    buttons = (sooner, Button("Withdraw", f"{WITHDRAW}:{message_id}"))
+    return Card((Line(f"⏳ queued, {place}{ending}"),), buttons=(buttons,), silent=True, reply_to=reply_to)
+
+
+def _replace(message_id: int) -> str:
+    return f"{REPLACE}:{message_id}"
+
+
+def can_steer(card: Card) -> bool:
+    """Whether a card of a queued message offers to tell it in the running turn."""
+    return any(button.data.startswith(f"{STEER}:") for row in card.buttons for button in row)
+
+
+def steering(reply_to: str) -> Card:
+    return Card((Line("⏳ on its way into the running turn"),), silent=True, reply_to=reply_to)
+
+
+def taken(reply_to: str) -> Card:
+    return Card((Line("✓ taken"),), silent=True, reply_to=reply_to)
+
+
+def withdrawn(reply_to: str, message_id: int) -> Card:
+    again = Button("Send again", f"{SEND_AGAIN}:{message_id}")
+    return Card((Line("■ withdrawn"),), buttons=((again,),), silent=True, reply_to=reply_to)
+
+
+_WHEN_BUSY = {
+    "queue": ("Queue", "wait for their turn"),
+    "steer": ("Steer", "go into the running turn; where the agent cannot take that, they wait"),
+    "interrupt": ("Interrupt", "stop the running turn and are next"),
+}
+
+
+def when_busy(busy: str, *, own: bool) -> Card:
+    """What becomes of messages that are sent while the agent works, and the other ways. `own`: it was chosen here."""
+    line = f"Messages that are sent here while the agent works {_WHEN_BUSY[busy][1]}."
+    others = [Button(label, f"{BUSY}:{value}") for value, (label, _) in _WHEN_BUSY.items() if value != busy]
+    if own:
+        others.append(Button("Default", f"{BUSY}:default"))
+    return Card((Line(f"✓ {line}"),), buttons=(tuple(others),))

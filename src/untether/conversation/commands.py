@@ -13,17 +13,16 @@ from ..store.updates import Update
 from ..text import words
 from ..text.blocks import Line
 from ..transport import Button, Card, ChatRef, MessageIn, Priority, TapIn
-from . import cards, context, twins
+from . import cards, context, queue, twins
 from .asking import Asking
 from .desk import Desk
-from .directives import command
+from .directives import command, one_off
 from .granted import Granted
 from .modes import Modes
 from .scheduler import Scheduler
 from .services import Services
 from .takeover import RESTARTED
-
-Toast = Callable[[str], Awaitable[None]]
+from .while_busy import Toast, WhileBusy
 
 CONTINUE = "You were interrupted. Go on where you stopped."
 
@@ -52,6 +51,10 @@ COMMANDS: dict[str, Help] = {
     ),
     "ask": Help("/ask [on | off | clear]", "whether agents may ask you questions here", "/ask off"),
     "grants": Help("/grants", "what is allowed for good, and how to revoke it", "/grants"),
+    "queue": Help("/queue [MESSAGE]", "messages wait while the agent works here; with one: only it", "/queue"),
+    "steer": Help(
+        "/steer [MESSAGE]", "messages go into the running turn; with one: only it", "/steer look at the tests first"
+    ),
     "help": Help("/help [all | COMMAND]", "this list", "/help ctx"),
 }
 
@@ -71,12 +74,10 @@ UNAVAILABLE = frozenset(
         "loop",
         "model",
         "ping",
-        "queue",
         "reasoning",
         "schedule",
         "sessions",
         "stats",
-        "steer",
         "stop",
         "topic",
         "trigger",
@@ -87,7 +88,7 @@ UNAVAILABLE = frozenset(
 
 
 class Commands:
-    URGENT = frozenset((*COMMANDS, "start")) - {"ctx", "planmode", "ask"}  # they do not wait behind messages
+    URGENT = frozenset((*COMMANDS, "start")) - {"ctx", "planmode", "ask", "queue", "steer"}  # not behind messages
 
     def __init__(self, services: Services, scheduler: Scheduler, desk: Desk) -> None:
         self._services = services
@@ -95,6 +96,7 @@ class Commands:
         self.asking = Asking(services, desk)
         self._granted = Granted(services, scheduler)
         self._modes = Modes(services, scheduler)
+        self.while_busy = WhileBusy(services, scheduler)
         # How a tap on an example becomes a message; the router sets it, which routes all messages.
         self.send_prompt: Callable[[Update, MessageIn], Awaitable[None]]
 
@@ -116,15 +118,19 @@ class Commands:
         """Run a command. False when the word is none of ours: then it is for the agent."""
         match word:
             case "start":
-                card: Card | None = self._welcome(message.chat)
+                card = self._welcome(message.chat)
             case "help":
                 card = self._help(rest)
             case "status":
                 card = self._status()
             case "new":
-                card = await self._new(update, message.chat)
+                await self._new(update, message.chat)
+                return True
             case "cancel":
-                card = await self._cancel(update, message)
+                await self._cancel(update, message)
+                return True
+            case "queue" | "steer":
+                card = await self.while_busy.choose(message.chat, word)
             case "restart":
                 await self._restart(update, message.chat)
                 return True
@@ -142,8 +148,7 @@ class Commands:
                 card = cards.notice(f"/{word} is not available in this version.", "/help lists what is.")
             case _:
                 return False
-        if card is not None:
-            await self.tell(message.chat, card, update)
+        await self.tell(message.chat, card, update)
         return True
 
     # ------------------------------------------------------------------------------------------------- commands
@@ -232,47 +237,73 @@ class Commands:
         place = f"{thread.where}: " if thread else ""
         return f"{place}{words.one_line(found.title, 60)}"
 
-    async def _new(self, update: Update, chat: ChatRef) -> Card:
-        withdrawn, *_ = await self._stop_all(update, chat, forget=True)
-        tail = f" {_messages(withdrawn)} withdrawn." if withdrawn else ""
-        return cards.notice(f"✓ The next message starts a new session.{tail}")
+    async def _new(self, update: Update, chat: ChatRef) -> None:
+        def said(withdrawn: int) -> Card:
+            tail = f" {_messages(withdrawn)} withdrawn." if withdrawn else ""
+            return cards.notice(f"✓ The next message starts a new session.{tail}")
 
-    async def _cancel(self, update: Update, message: MessageIn) -> Card | None:
+        await self._stop_all(update, chat, said, forget=True)
+
+    async def _cancel(self, update: Update, message: MessageIn) -> None:
         """A run that was stopped tells so itself."""
         thread_ids = None
         if message.reply_to is not None:
             reply = message.reply_to
             found = self._services.thread_of(message.chat, reply.message_id)
             thread_ids = [found.id] if found is not None else None
-        withdrawn, stopped, background = await self._stop_all(update, message.chat, thread_ids=thread_ids)
-        if withdrawn:
-            return cards.notice(f"■ {_messages(withdrawn)} withdrawn.", silent=True)
-        if background and not stopped:
-            return cards.notice("■ Stopped what went on in the background.", silent=True)
-        return None if stopped else cards.notice("Nothing runs in this chat.", silent=True)
+        ids = self._threads(message.chat) if thread_ids is None else thread_ids
+        turns, background = self._scheduler.going_on(ids)
+
+        def said(withdrawn: int) -> Card | None:
+            if withdrawn:
+                return cards.notice(f"■ {_messages(withdrawn)} withdrawn.", silent=True)
+            if background and not turns:
+                return cards.notice("■ Stopped what went on in the background.", silent=True)
+            return None if turns else cards.notice("Nothing runs in this chat.", silent=True)
+
+        await self._stop_all(update, message.chat, said, thread_ids=thread_ids)
+
+    def _threads(self, chat: ChatRef) -> list[int]:
+        return self._services.db.read(lambda conn: threads.threads_of_chat(conn, chat))
 
     async def _stop_all(
-        self, update: Update, chat: ChatRef, *, thread_ids: list[int] | None = None, forget: bool = False
-    ) -> tuple[int, int, int]:
-        """Withdraw what came before this command and is not taken, then stop what runs; see `Scheduler.stop`."""
-        services = self._services
-        ids = services.db.read(lambda conn: threads.threads_of_chat(conn, chat)) if thread_ids is None else thread_ids
+        self,
+        update: Update,
+        chat: ChatRef,
+        said: Callable[[int], Card | None],
+        *,
+        thread_ids: list[int] | None = None,
+        forget: bool = False,
+    ) -> None:
+        """Withdraw what came before this command and is not taken, then stop what runs; see `Scheduler.stop`.
 
-        def job(conn: sqlite3.Connection) -> int:
+        What is withdrawn, what is to be stopped, what is `said` of it and that the command is dealt with are one
+        commit: it acts once, however often it comes, and a stop that a crash cuts short is done by the next start.
+        """
+        services = self._services
+        ids = self._threads(chat) if thread_ids is None else thread_ids
+        now = services.clock.now()
+
+        def job(conn: sqlite3.Connection) -> bool:
+            if not updates.done(conn, update.id):
+                return False
             withdrawn = threads.withdraw_queued(conn, ids, update.id)
             for message in withdrawn:
-                if message.notice is not None:
-                    deliveries.add_delete(conn, message.notice, services.clock.now())
+                queue.withdrawn(conn, message, now)
             # Messages of this chat that are stored but not routed yet are withdrawn too: they came before.
             unrouted = 0
             if thread_ids is None:
                 unrouted = updates.withdraw_before(conn, chat.transport, update.id, self._is_message_of(chat))
             if forget:
                 threads.set_chat(conn, chat, current=None)
-            return len(withdrawn) + unrouted
+            runs.ask_stop(conn, ids)
+            if (card := said(len(withdrawn) + unrouted)) is not None:
+                deliveries.add_send(conn, chat, services.parts(chat, card), "notice", now)
+            return True
 
-        withdrawn = await services.db.write(job)
-        return withdrawn, *await self._scheduler.stop(ids)
+        if await services.db.write(job):
+            services.outbox.kick()
+            await self._scheduler.stop(ids)
 
     async def _restart(self, update: Update, chat: ChatRef) -> None:
         """The command is dealt with before it acts: a copy of it that comes again does not restart twice."""
@@ -303,7 +334,7 @@ class Commands:
             if not ours or not isinstance(inbound, MessageIn) or inbound.edited or inbound.chat != chat:
                 return False
             word = command(inbound.text)
-            return word is None or word[0] not in COMMANDS
+            return word is None or word[0] not in COMMANDS or one_off(inbound.text) is not None
 
         return check
 
@@ -359,10 +390,28 @@ class Commands:
         elif what == cards.EXAMPLE:
             await toast("Sent")
             await self.send_prompt(update, MessageIn(tap.chat, tap.sender, "", about))
+        elif what == cards.BUSY:
+            card = await self.while_busy.choose(tap.chat, about)
+            await toast("Done")
+            await self._change(update, tap, card)
+        elif what in WhileBusy.BUTTONS and about.isdigit():
+            await self.while_busy.tap(update, tap, what, int(about), toast)
         elif about.isdigit():
             await self._tap_run(update, tap, what, int(about), toast)
         else:
             await toast("This button is not known any more")
+
+    async def _change(self, update: Update, tap: TapIn, card: Card) -> None:
+        """Let the message that was tapped show something else."""
+        services = self._services
+
+        def job(conn: sqlite3.Connection) -> None:
+            if (shown := deliveries.of_message(conn, tap.chat, tap.message_id)) is not None:
+                deliveries.show(conn, shown.id, card, services.clock.now())
+            updates.done(conn, update.id)
+
+        await services.db.write(job)
+        services.outbox.kick()
 
     async def _tap_grant(self, update: Update, tap: TapIn, grant_id: int, toast: Toast) -> None:
         said, card = await self._granted.revoke(grant_id)
@@ -433,6 +482,8 @@ class Commands:
                 text=message.text if message is not None and (again or not known) else CONTINUE,
                 now=services.clock.now(),
                 options=message.options if message is not None else {},
+                inlined=message.inlined if message is not None and again else "",
+                attachments=message.attachments if message is not None and again else (),
             )
             # The button has done its work: it goes, and the message stays.
             if (shown := deliveries.of_message(conn, tap.chat, tap.message_id)) is not None and shown.card is not None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection
 
 from ..model import Record
+from ..store.threads import Busy
 
 _TOKEN = re.compile(r"\s*(?:/(?P<slash>[A-Za-z0-9_][A-Za-z0-9_.-]*)(?:@\w+)?|@(?P<branch>[^\s@]+))(?=\s|$)")
 
@@ -51,6 +52,14 @@ def parse(
         found[kind] = value
         position = match.end()
     return Directives(**found, text=rest[position:].strip() if found else text.strip())
+
+
+def one_off(text: str) -> tuple[Busy, str] | None:
+    """A message that says for itself what becomes of it while the agent is busy: `/steer TEXT` or `/queue TEXT`."""
+    match command(text):
+        case ("steer" | "queue" as busy, rest) if rest:
+            return busy, rest
+    return None
 
 
 def command(text: str) -> tuple[str, str] | None:

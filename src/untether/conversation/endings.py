@@ -9,10 +9,10 @@ import msgspec
 import structlog
 
 from ..model import CompletedEvent, ResumeToken, TurnEvent, Usage
-from ..store import deliveries, runs, threads
+from ..store import deliveries, runs
 from ..text import words
 from ..transport import Card, ChatRef
-from . import cards
+from . import cards, queue
 from .engines import CANNOT_ASK, Engine
 from .live_run import LiveRun
 from .progress import step_text
@@ -56,7 +56,7 @@ class Endings:
             error=event.error or "",
             advice=event.advice,
             raw_error=event.raw_error,
-            usage=usage,
+            usage=usage if answering else {},  # what a turn cost counts once
             steps=view.tracker.count,
             model=model,
             ended_offset=offset,
@@ -66,7 +66,7 @@ class Endings:
         log.info("run.ended", run=view.run_id, state=state, took=words.duration(took), error=event.error or None)
         # What an interrupted agent had taken is in its session, and stays `taken`: it is resumed, not sent again.
         if view.message is not None and state != "interrupted":
-            threads.set_prompt(conn, view.message.prompt_id, "answered")
+            queue.moved(conn, view.message.prompt_id, "answered", now)
         if answering:
             role: deliveries.Role = "answer"
             if state == "interrupted":

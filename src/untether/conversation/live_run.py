@@ -1,13 +1,10 @@
-"""One run while it lives, and the hand-over of the message that it answers."""
+"""One run while it lives."""
 
 from __future__ import annotations
-
-import sqlite3
 
 import anyio
 
 from ..model import Record
-from ..store import deliveries, threads
 from ..store.threads import Message
 from ..transport import ChatRef
 from .progress import ProgressTracker
@@ -39,15 +36,3 @@ class LiveRun:
     @property
     def reply_to(self) -> str:
         return self.message.message_id if self.message else ""
-
-
-class Withdrawn(Exception):
-    """The message was withdrawn before it could be handed over."""
-
-
-def hand_over(conn: sqlite3.Connection, message: Message, now: float) -> None:
-    """A queued message goes to the agent; what says that it is queued goes away. Raises Withdrawn."""
-    if not threads.hand_over(conn, message.id):
-        raise Withdrawn
-    if message.notice is not None:
-        deliveries.add_delete(conn, message.notice, now)

@@ -31,6 +31,7 @@ class Office:
             failed=self.router.failed,
             is_urgent=self.router.is_urgent,
             kick=services.outbox.kick,
+            on_caught_up=self.scheduler.may_begin.set,
         )
         self.router.inbox = self.inbox
         self.views = Views(services, self.scheduler)

@@ -84,6 +84,7 @@ def rows_of(conn: sqlite3.Connection, left: Left) -> Rows:
         view = LiveRun(message, chat, run.title, run.started)
         view.run_id = run.id
         view.began_offset = run.began_offset
+        view.stopping = run.stop_asked
         view.status_delivery = status.id if status is not None else None
         if message is not None:
             by_prompt[message.prompt_id] = view

@@ -6,20 +6,23 @@ import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 import structlog
 
 from ..model import EngineId, ResumeToken
 from ..store import deliveries, threads, updates
-from ..store.threads import Thread
+from ..store.threads import Busy, File, Message, Part, Thread
 from ..store.updates import Update
 from ..text import words
-from ..transport import Card, ChatRef, Inbound, MessageIn, SendFailed, TapIn
-from . import cards, context, twins
+from ..transport import Card, ChatRef, Inbound, MessageIn, TapIn
+from . import cards, context, files, queue, twins
 from .asking import Typed
 from .commands import Commands
-from .directives import Directives, command, parse
+from .directives import Directives, command, one_off, parse
+from .files import Refused, Taken
+from .gather import PROBABLY_CUT, Gathered, gather, part_of, printable, whole
 from .inbox import StoredInbox
 from .scheduler import Scheduler
 from .services import Services
@@ -27,7 +30,15 @@ from .services import Services
 log = structlog.get_logger(__name__)
 
 MAX_PROMPT = 1_000_000
-_PROBABLY_CUT = 4000  # characters; messengers cut what is longer than about that into several messages
+_LATE_S = 2.0  # messengers date messages in whole seconds
+
+
+class _Draft(NamedTuple):
+    """A message on its way into a queue: its text, what of it came in files, and the job that finds its thread."""
+
+    text: str
+    files: Taken
+    thread_of: Callable[[sqlite3.Connection], Thread]
 
 
 class Router:
@@ -43,16 +54,18 @@ class Router:
         """Control commands and answers to open requests do not wait behind other messages."""
         if not isinstance(inbound, MessageIn):
             return True
+        if inbound.edited:
+            return False  # an edit follows its message
         word = command(inbound.text)
         if word is not None and word[0] in self._commands.URGENT:
             return True
-        return len(inbound.text) < _PROBABLY_CUT and self._asking.typed(inbound) is not None
+        return len(inbound.text) < PROBABLY_CUT and self._asking.typed(inbound) is not None
 
     async def route(self, update: Update, inbound: Inbound) -> None:
         if isinstance(inbound, TapIn):
             await self._tap(update, inbound)
         elif inbound.edited:
-            log.info("router.edit_ignored", chat=inbound.chat.chat)
+            await self._edited(update, inbound)
         else:
             await self._message(update, inbound)
 
@@ -107,11 +120,15 @@ class Router:
         if typed is not None:
             await self._typed(update, message, typed)
             return
-        word = command(message.text)
-        if word is not None and await self._commands.run(update, message, *word):
-            return
-        message, others = await self._joined(message)
-        await self._prompt(update, message, others)
+        busy = None
+        if (spoken := one_off(message.text)) is not None:
+            busy, text = spoken
+            message = msgspec.structs.replace(message, text=text)
+        else:
+            word = command(message.text)
+            if word is not None and not message.forwarded and await self._commands.run(update, message, *word):
+                return
+        await self._prompt(update, message, busy)
 
     async def _recognise(self, message: MessageIn) -> None:
         """What is replied to may be a message of ours that we did not know to have arrived."""
@@ -125,82 +142,183 @@ class Router:
 
     async def _typed(self, update: Update, message: MessageIn, typed: Typed) -> None:
         """Words for an open request; a long text that was cut is whole again before it counts."""
-        message, others = await self._joined(msgspec.structs.replace(message, text=printable(message.text)))
+        gathered = await self._gather(update, message)
+        message, others = gathered.message, gathered.others
         failed = await self._asking.take(update, message, typed)
         if failed:
             await self.tell(message.chat, cards.notice(f"✗ {failed}.", reply_to=message.message_id), update, *others)
         for other in others:
             await self._services.db.write(partial(updates.done, update_id=other.id))
 
-    async def _joined(self, message: MessageIn) -> tuple[MessageIn, list[Update]]:
-        """Join a text that the messenger cut into several messages: same sender, one after the other at once.
+    async def _gather(self, update: Update, message: MessageIn) -> Gathered:
+        services, message = self._services, msgspec.structs.replace(message, text=printable(message.text))
+        if self.inbox is None:
+            return Gathered(message, (part_of(message),))
+        return await gather(message, update, self.inbox.following, services.clock, services.options.join_s)
 
-        Returns the whole and the updates of the further parts, which are handled when the whole is.
-        """
-        last, others = message, list[Update]()
-        while self.inbox is not None and len(last.text) >= _PROBABLY_CUT:
-            found = self.inbox.following(message, 1 + len(others))
-            if found is None:
-                await self._services.clock.sleep(self._services.options.join_s)
-                found = self.inbox.following(message, 1 + len(others))
-            if found is None or found[1].reply_to is not None or command(found[1].text):
-                break
-            update, last = found
-            others.append(update)
-            message = msgspec.structs.replace(
-                message, text=message.text + last.text, files=(*message.files, *last.files)
-            )
-        return message, others
-
-    async def _prompt(self, update: Update, message: MessageIn, others: Sequence[Update] = ()) -> None:
-        """Bring a message to its thread. `others` are the updates that hold the rest of its text."""
+    async def _prompt(self, update: Update, message: MessageIn, busy: Busy | None = None) -> None:
+        """Bring a message to its thread. `busy`: what becomes of it when the agent works, if it says so itself."""
         services = self._services
-        engines = services.engines
-        message = msgspec.structs.replace(message, text=printable(message.text))
-        directives = parse(message.text, engines.ids(), services.projects, self._files_of(message))
+        gathered = await self._gather(update, message)
+        message = gathered.message
         try:
-            text = await self._with_files(message, directives.text)
-            resume, text = self._resume_of(message, text)
-            text = printable(text)
-            self._check_text(text)
-            thread_of = await self._place(message, directives, resume)
+            if await self._joins_leader(update, gathered):
+                return
+            draft = await self._draft(update, message)
         except (Refused, context.ContextError) as refusal:
-            await self.tell(message.chat, cards.notice(f"✗ {refusal}", reply_to=message.message_id), update, *others)
+            card = cards.notice(f"✗ {refusal}", reply_to=message.message_id)
+            await self.tell(message.chat, card, update, *gathered.others)
             return
+        if busy is None and self._leader(message) is not None:
+            busy = "steer"  # it belongs to what the agent is at
+        added = await services.db.write(partial(self._add, update=update, gathered=gathered, draft=draft, busy=busy))
+        if added is not None:
+            queued, then = added
+            if then is not None:
+                await self._commands.while_busy.act(queued, then)
+            services.outbox.kick()
+            self._scheduler.wake(queued.thread_id)
+
+    def _add(
+        self, conn: sqlite3.Connection, update: Update, gathered: Gathered, draft: _Draft, busy: Busy | None
+    ) -> tuple[Message, Busy | None] | None:
+        """Store a message in the queue of its thread, and what to do about the run before it, if there is one.
+
+        None when it was withdrawn while it was on its way.
+        """
+        if not updates.done(conn, update.id):
+            return None
+        for other in gathered.others:
+            updates.done(conn, other.id)
+        services, message = self._services, gathered.message
         now = services.clock.now()
         written = min(now, message.date or now)  # it may have waited for us for long
+        thread = draft.thread_of(conn)
+        waiting = threads.count_queued(conn, thread.id)
+        added = threads.add_message(
+            conn,
+            thread_id=thread.id,
+            chat=message.chat,
+            update_id=update.id,
+            prompt_id=services.new_id(),
+            message_id=message.message_id,
+            sender=message.sender.name or message.sender.id,
+            text=draft.text,
+            now=written,
+            options={},
+            inlined=draft.files.inlined,
+            attachments=draft.files.attachments,
+            album=message.album,
+            parts=gathered.parts if len(gathered.parts) > 1 or message.album else (),
+        )
+        threads.set_chat(conn, message.chat, current=thread.id)
+        live = self._scheduler.live(thread.id)
+        if not waiting and (live is None or live.busy is None):
+            return added, None
+        queue.announce(conn, added, now, steer=self._scheduler.can_steer(thread))
+        then = busy or self._commands.while_busy.of_chat(conn, message.chat)
+        if then == "interrupt":
+            queue.replace(conn, added, now)
+        return threads.message(conn, added.id) or added, then
 
-        def job(conn: sqlite3.Connection) -> Thread | None:
-            if not updates.done(conn, update.id):
-                return None  # withdrawn while it was on its way
-            for other in others:
-                updates.done(conn, other.id)
-            thread = thread_of(conn)
-            waiting = threads.count_queued(conn, thread.id)
-            added = threads.add_message(
-                conn,
-                thread_id=thread.id,
-                chat=message.chat,
-                update_id=update.id,
-                prompt_id=services.new_id(),
-                message_id=message.message_id,
-                sender=message.sender.name or message.sender.id,
-                text=text,
-                now=written,
-                options={},
-            )
-            threads.set_chat(conn, message.chat, current=thread.id)
-            live = self._scheduler.live(thread.id)
-            if waiting or (live is not None and live.active is not None):
-                card = cards.queued(waiting + 1, message.message_id)
-                (notice,) = deliveries.add_send(conn, message.chat, [card], "notice", now)
-                threads.set_notice(conn, added.id, notice)
-            return thread
+    async def _draft(self, update: Update, message: MessageIn) -> _Draft:
+        """Read a message and fetch its files. Raises Refused and ContextError."""
+        directives, resume, text = self._read(message, message.text)
+        engine_id, thread_of = await self._place(message, directives, resume)
+        taken = await self._taken(update, message, engine_id)
+        text = composed(text, taken.inlined, taken.attachments)
+        if not text:
+            raise Refused("There is no text in this message. Say what the agent should do.")
+        if len(text) > MAX_PROMPT:
+            raise Refused(f"This message is too long ({len(text):,} characters, at most {MAX_PROMPT:,}).")
+        return _Draft(text, taken, thread_of)
 
-        thread = await services.db.write(job)
-        if thread is not None:
-            services.outbox.kick()
-            self._scheduler.wake(thread.id)
+    async def _taken(self, update: Update, message: MessageIn, engine_id: str) -> Taken:
+        engine = self._services.engines.get(engine_id)
+        if not message.files or engine is None:
+            return Taken()  # without its engine a thread refuses whatever comes
+        taken = await files.take(self._services, message.files, message.chat, update.id, engine, MAX_PROMPT)
+        return Taken(printable(taken.inlined), taken.attachments)
+
+    def _read(self, message: MessageIn, text: str) -> tuple[Directives, ResumeToken | None, str]:
+        """What the text of a message says: its directives, the session to resume, and what is for the agent."""
+        services = self._services
+        directives = parse(printable(text), services.engines.ids(), services.projects, self._files_of(message))
+        resume, said = self._resume_of(message, directives.text)
+        return directives, resume, said
+
+    def _leader(self, message: MessageIn) -> Message | None:
+        """The message that one belongs to though it comes late: of its album, or the comment that forwards follow."""
+        services = self._services
+        if message.album:
+            return services.db.read(lambda conn: threads.of_album(conn, message.chat, message.album))
+        if not message.forwarded:
+            return None
+        latest = services.db.read(lambda conn: threads.latest(conn, message.chat))
+        if latest is None or latest.sender != (message.sender.name or message.sender.id):
+            return None
+        since = (message.date or services.clock.now()) - latest.created
+        return latest if since <= services.options.join_s + _LATE_S else None
+
+    async def _joins_leader(self, update: Update, gathered: Gathered) -> bool:
+        """Add what comes late to the message that it belongs to, if that still waits. Raises Refused."""
+        services, message = self._services, gathered.message
+        leader = self._leader(message)
+        thread = None if leader is None else services.db.read(lambda conn: threads.thread(conn, leader.thread_id))
+        if leader is None or thread is None or leader.state != "queued":
+            return False
+        taken = await self._taken(update, message, thread.engine)
+        known = services.db.read(lambda conn: threads.parts(conn, leader.id))
+        parts = [*(known or [Part(leader.message_id, leader.text, "\n\n")]), *gathered.parts]
+        inlined = "\n\n".join(text for text in (leader.inlined, taken.inlined) if text)
+        attachments = (*leader.attachments, *taken.attachments)
+        text = composed(self._read(message, whole(parts))[2], inlined, attachments)
+
+        def job(conn: sqlite3.Connection) -> bool:
+            fresh = threads.message(conn, leader.id)
+            if fresh is None or fresh.state != "queued":
+                return False
+            for one in (update, *gathered.others):
+                updates.done(conn, one.id)
+            threads.set_content(conn, fresh.id, text=text, inlined=inlined, attachments=attachments)
+            threads.set_parts(conn, fresh.id, parts)
+            return True
+
+        return await services.db.write(job)
+
+    async def _edited(self, update: Update, message: MessageIn) -> None:
+        """The text of a message changes as long as no agent has it; later its sender is told, once."""
+        services = self._services
+        known = services.db.read(lambda conn: threads.written(conn, message.chat, message.message_id))
+        if known is None:
+            return
+        parts = [
+            msgspec.structs.replace(part, text=message.text) if part.message_id == message.message_id else part
+            for part in services.db.read(lambda conn: threads.parts(conn, known.id))
+        ]
+        said = whole(parts) if parts else message.text
+        if (spoken := one_off(said)) is not None:
+            said = spoken[1]
+        text = composed(self._read(message, said)[2], known.inlined, known.attachments)
+        if text == known.text or not text or len(text) > MAX_PROMPT:
+            return
+        late = cards.notice(
+            "Already with the agent; send it as a new message.", silent=True, reply_to=message.message_id
+        )
+
+        def job(conn: sqlite3.Connection) -> None:
+            fresh = threads.message(conn, known.id)
+            if not updates.done(conn, update.id) or fresh is None:
+                return
+            if fresh.state in ("queued", "withdrawn"):
+                threads.set_content(conn, known.id, text=text, inlined=known.inlined, attachments=known.attachments)
+                threads.set_parts(conn, known.id, parts)
+            elif threads.tell_edit(conn, known.id):
+                deliveries.add_send(conn, message.chat, [late], "notice", services.clock.now())
+
+        await services.db.write(job)
+        services.outbox.kick()
+        services.hub.changed()
 
     def _files_of(self, message: MessageIn) -> Callable[[str], bool]:
         """Whether a name is that of a file where this message would be worked on."""
@@ -212,28 +330,6 @@ class Router:
             continued.cwd if continued is not None else project.path if project is not None else services.options.home
         )
         return lambda name: os.path.exists(os.path.join(folder, name))
-
-    async def _with_files(self, message: MessageIn, text: str) -> str:
-        """A text file that comes with a message is part of it; other files are not taken yet, which is said."""
-        for file in message.files:
-            if not (file.mime.startswith("text/") or file.name.lower().endswith((".txt", ".md"))):
-                raise Refused(f"{file.name} was not taken: only text files can be sent so far. Send the text itself.")
-            if file.size > MAX_PROMPT:
-                raise Refused(f"{file.name} is too long for one prompt ({file.size:,} bytes, at most {MAX_PROMPT:,}).")
-            try:
-                data = await self._services.transports[message.chat.transport].fetch(file, MAX_PROMPT)
-            except SendFailed as failure:
-                raise Refused(f"{file.name} could not be fetched: {failure.detail}. Send it again.") from failure
-            content = data.decode("utf-8", "replace")
-            text = f"{text}\n\n{content}" if text.strip() else content
-        return text
-
-    @staticmethod
-    def _check_text(text: str) -> None:
-        if not text.strip():
-            raise Refused("There is no text in this message. Say what the agent should do.")
-        if len(text) > MAX_PROMPT:
-            raise Refused(f"This message is too long ({len(text):,} characters, at most {MAX_PROMPT:,}).")
 
     def _resume_of(self, message: MessageIn, text: str) -> tuple[ResumeToken | None, str]:
         """A resume line in the message, else in the message that it answers, and the text without it."""
@@ -249,17 +345,17 @@ class Router:
 
     async def _place(
         self, message: MessageIn, directives: Directives, resume: ResumeToken | None
-    ) -> Callable[[sqlite3.Connection], Thread]:
-        """Decide on the thread; the returned job finds or makes its row. Raises Refused and ContextError."""
+    ) -> tuple[str, Callable[[sqlite3.Connection], Thread]]:
+        """Decide on the engine and the thread; the job finds or makes its row. Raises Refused and ContextError."""
         services = self._services
         ref = message.chat
         read = services.db.read
         if resume is not None and (known := read(lambda conn: threads.of_session(conn, resume.engine, resume.value))):
-            return lambda conn: known
+            return known.engine, lambda conn: known
         continued = self._continued(message) if resume is None else None
         named = directives.engine or directives.project or directives.branch
         if continued is not None and not named:
-            return lambda conn: continued
+            return continued.engine, lambda conn: continued
         chat = read(lambda conn: threads.chat(conn, ref))
         project_name = directives.project or services.project_of(ref, chat.project)
         branch = directives.branch or (chat.branch if directives.project is None else None)
@@ -276,7 +372,7 @@ class Router:
         if services.engines.get(engine_id) is None:
             raise Refused(f"There is no engine {engine_id} here. Known: {', '.join(services.engines.ids())}.")
         now = services.clock.now()
-        return lambda conn: threads.add_thread(
+        return engine_id, lambda conn: threads.add_thread(
             conn,
             ref,
             engine=EngineId(engine_id),
@@ -295,6 +391,8 @@ class Router:
             found = services.thread_of(message.chat, reply.message_id)
             if found is not None:
                 return found
+        if (leader := self._leader(message)) is not None:
+            return services.db.read(lambda conn: threads.thread(conn, leader.thread_id))
         if message.chat.transport in services.options.stateless:
             return None
         current = services.db.read(lambda conn: threads.chat(conn, message.chat)).current
@@ -306,10 +404,10 @@ class Router:
         await self._commands.tell(chat, card, *handled)
 
 
-class Refused(Exception):
-    """A message that is not taken; the text says why and what to do."""
-
-
-def printable(text: str) -> str:
-    """Text that every agent can take: no NUL, no half of a surrogate pair."""
-    return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
+def composed(said: str, inlined: str, attachments: Sequence[File]) -> str:
+    """The text of a message for an agent: what was written, then what came in text files. "" for nothing at all."""
+    text = "\n\n".join(piece for piece in (said.strip(), inlined) if piece.strip())
+    if not text and attachments:
+        names = ", ".join(file.name for file in attachments)
+        return f"Look at the attached file{'s' if len(attachments) > 1 else ''}: {names}"
+    return text

@@ -21,11 +21,12 @@ from ..session import ProcessExit, Prompt, StartFacts
 from ..store import deliveries, interactions, runs, threads
 from ..store.database import StoreError
 from ..store.threads import Message, Thread
-from . import cards, requests
+from . import cards, queue, requests
 from .admission import Admission
 from .bridge import LiveProcess
-from .live_run import LiveRun, Withdrawn, hand_over
+from .live_run import LiveRun
 from .presence import Presence
+from .queue import Withdrawn, hand_over, prompt_of
 from .services import Services
 from .start import start_settings
 from .takeover import Found, Takeover
@@ -44,6 +45,7 @@ class Scheduler:
         self._wakes: dict[int, anyio.Event] = {}  # of the threads that have a worker
         self._tasks: anyio.abc.TaskGroup | None = None
         self._admission = Admission(services, self.processes)
+        self.may_begin = anyio.Event()  # what waits may be taken up: the commands that came after it are done
 
     # ------------------------------------------------------------------------------------------------- outside
 
@@ -116,17 +118,42 @@ class Scheduler:
                     return live, view
         return None
 
-    async def stop(self, thread_ids: Sequence[int]) -> tuple[int, int]:
-        """Stop what goes on in threads. Always ends.
-
-        Returns how many turns were stopped, each of which tells so, and how many agents worked in the background only.
-        """
-        found = [live for thread_id in thread_ids if (live := self._live.get(thread_id)) and not live.idle]
+    def going_on(self, thread_ids: Sequence[int]) -> tuple[int, int]:
+        """How many turns go on in threads, and how many agents work in the background only."""
+        found = self._going_on(thread_ids)
         turns = sum(live.busy is not None for live in found)
-        async with anyio.create_task_group() as tasks:
-            for live in found:
-                tasks.start_soon(live.stop)
         return turns, len(found) - turns
+
+    def _going_on(self, thread_ids: Sequence[int]) -> list[LiveProcess]:
+        return [live for thread_id in thread_ids if (live := self._live.get(thread_id)) and not live.idle]
+
+    async def stop(self, thread_ids: Sequence[int]) -> None:
+        """Stop what goes on in threads: turns, each of which tells so, and work in the background. Always ends."""
+        async with anyio.create_task_group() as tasks:
+            for live in self._going_on(thread_ids):
+                tasks.start_soon(live.stop)
+
+    def can_steer(self, thread: Thread) -> bool:
+        """Whether an agent of a thread can be told something while it works."""
+        live, engine = self._live.get(thread.id), self._services.engines.get(thread.engine)
+        if live is not None:
+            return live.session.capabilities.steer
+        return engine is not None and engine.runner.capabilities.steer
+
+    async def steer(self, message: Message) -> bool:
+        """Tell the agent a queued message in the running turn. False when that cannot be: it stays in the queue."""
+        live = self._live.get(message.thread_id)
+        if live is None:
+            return False
+        await live.ready.wait()
+        if not live.steerable:
+            return False
+        view = LiveRun(message, message.chat, _title(message.text), self._services.clock.now())
+        try:
+            await live.say(message, view, prompt_of(message), "now")
+        except (Withdrawn, Ended):
+            return False
+        return True
 
     def renew(self, which: Callable[[LiveProcess], bool]) -> int:
         """End some processes as soon as they are idle: what they started with is not right any more. How many.
@@ -144,6 +171,7 @@ class Scheduler:
     async def _work(self, thread_id: int) -> None:
         """Serve one thread until it has neither messages nor a process."""
         try:
+            await self.may_begin.wait()
             while True:
                 wake = self._wakes[thread_id] = anyio.Event()
                 live = self._live.get(thread_id)
@@ -199,7 +227,7 @@ class Scheduler:
         thread = self._services.db.read(lambda conn: threads.thread(conn, thread_id))
         assert thread is not None
         view = LiveRun(message, message.chat, _title(message.text), self._services.clock.now())
-        prompt = Prompt(message.prompt_id, message.text)
+        prompt = prompt_of(message)
         live = self._live.get(thread_id)
         if live is not None and live.usable:
             try:
@@ -340,7 +368,7 @@ class Scheduler:
             if not runs.end_run(conn, view.run_id, "failed", now, error=error, advice=advice, usage=usage):
                 return
             if view.message is not None:
-                threads.set_prompt(conn, view.message.prompt_id, "answered")
+                queue.moved(conn, view.message.prompt_id, "answered", now)
             deliveries.add_send(conn, view.chat, parts, "answer", now, run_id=view.run_id)
             if view.status_delivery is not None:
                 deliveries.add_delete(conn, view.status_delivery, now)

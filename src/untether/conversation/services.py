@@ -21,7 +21,7 @@ from ..process.machine import Machine, machine_facts
 from ..runner import Runner
 from ..store import moves, runs, threads
 from ..store.database import Database
-from ..store.threads import Thread
+from ..store.threads import Busy, Thread
 from ..text import words
 from ..text.blocks import Code, Markdown
 from ..transport import Card, ChatRef, Transport
@@ -77,6 +77,8 @@ class Options(Record, frozen=True):
     reminders: ReminderTimes = ReminderTimes()
     background_hold_s: float = 1800.0  # how long work in the background may put off what comes after an answer
     rearm_plan_mode: bool = True  # plan mode comes back after an approved plan, where plans come first
+    busy: Busy = "queue"  # what becomes of a message that is sent while its agent works
+    max_file_bytes: int = 20 * 1024 * 1024  # of one that comes with a message
 
 
 @dataclass

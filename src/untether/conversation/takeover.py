@@ -18,9 +18,10 @@ from ..session import ProcessExit, Prompt
 from ..store import deliveries, interactions, kv, runs, threads
 from ..text import words
 from ..transport import ChatRef, Priority
-from . import cards, requests
+from . import cards, queue, requests
 from .bridge import LiveProcess
 from .presence import Presence
+from .queue import prompt_of
 from .recovery import Left, left_open, rows_of
 from .services import Services
 
@@ -83,7 +84,7 @@ class Takeover:
             for run in runs.of_process(conn, left.start.process_id):
                 message = threads.message(conn, run.message_id) if run.message_id is not None else None
                 if message is not None and message.state == "handed":
-                    return Prompt(message.prompt_id, message.text)
+                    return prompt_of(message)
             return None
 
         return self._services.db.read(first)
@@ -113,7 +114,7 @@ class Takeover:
                 view = rows.of_prompt(message.prompt_id) if message is not None else rows.at(run.began_offset)
                 again = message is not None and message.prompt_id not in told
                 if again and message is not None:
-                    threads.set_prompt(conn, message.prompt_id, "queued")
+                    queue.moved(conn, message.prompt_id, "queued", now)
                 self._interrupt(conn, run, view.chat if view is not None else left.thread.chat, now, quietly=again)
             for pending in interactions.open_of_process(conn, left.start.process_id):
                 requests.withdraw(conn, pending, now)

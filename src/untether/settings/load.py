@@ -16,6 +16,7 @@ from .errors import ConfigError, Problem
 from .keys import KeyPath
 from .model import (
     FLAT_ENGINES,
+    Chat,
     Claude,
     Demo,
     Plugins,
@@ -118,6 +119,10 @@ class Settings:
     @property
     def progress(self) -> Progress:
         return self.values.progress
+
+    @property
+    def chat(self) -> Chat:
+        return self.values.chat
 
     @property
     def watchdog(self) -> Watchdog:

@@ -315,6 +315,14 @@ class Progress(Section):
     heartbeat_interval: float = Field(default=30.0, ge=5, le=120)
 
 
+class Chat(Section):
+    busy: Literal["queue", "steer", "interrupt"] = "queue"
+    """What becomes of a message that is sent while its agent works, where no chat has chosen."""
+    max_file_mb: int = Field(default=20, ge=1, le=2000)
+    """The largest file that may come with a message, in MiB. Bots get 20 from Telegram, more from a server of one's
+    own."""
+
+
 class Watchdog(Section):
     post_result_limbo_grace: float = Field(default=60.0, ge=0, le=600)
     """Seconds after which an idle live process is closed."""
@@ -412,6 +420,7 @@ class Root(BaseSettings):
     engines: Engines = Field(default_factory=Engines)
     projects: dict[str, Project] = Field(default_factory=dict)
     progress: Progress = Field(default_factory=Progress)
+    chat: Chat = Field(default_factory=Chat)
     watchdog: Watchdog = Field(default_factory=Watchdog)
     retention: Retention = Field(default_factory=Retention)
     reminders: Reminders = Field(default_factory=Reminders)

@@ -147,6 +147,23 @@ def add_edit(conn: sqlite3.Connection, target: int, card: Card, now: float, *, p
     )
 
 
+def show(conn: sqlite3.Connection, target: int, card: Card, now: float) -> None:
+    """Let a part of ours show another card, unless it does: one that has not left yet leaves as that."""
+    (shown,) = conn.execute(
+        "SELECT card FROM deliveries WHERE (id = ? AND act = 'send') OR (target = ? AND act = 'edit')"
+        " ORDER BY id DESC LIMIT 1",
+        (target, target),
+    ).fetchone() or (None,)
+    encoded = msgspec.json.encode(card)
+    if shown == encoded:
+        return
+    cursor = conn.execute(
+        "UPDATE deliveries SET card = ? WHERE id = ? AND state = 'pending' AND attempts = 0", (encoded, target)
+    )
+    if cursor.rowcount == 0:
+        add_edit(conn, target, card, now, priority=Priority.NOTICE)
+
+
 def add_delete(conn: sqlite3.Connection, target: int, now: float) -> int | None:
     """Remove a sent part, and its copies. A part that has not left yet is dropped instead."""
     sent = get(conn, target)

@@ -37,6 +37,11 @@ def move(conn: sqlite3.Connection, transport: str, old: str, new: str) -> bool:
     kv.put(conn, f"moved:{transport}", msgspec.json.encode(known).decode())
     where = (new, transport, old)
     conn.execute(
+        "UPDATE message_parts SET message_id = ? || '/' || message_id WHERE message_id <> ''"
+        " AND message IN (SELECT id FROM messages WHERE transport = ? AND chat = ?)",
+        (old, transport, old),
+    )
+    conn.execute(
         "UPDATE messages SET chat = ?, message_id = CASE message_id WHEN '' THEN '' ELSE ? || '/' || message_id END"
         " WHERE transport = ? AND chat = ?",
         (new, old, transport, old),

@@ -11,8 +11,9 @@ in small transactions, so nothing else waits long for the writer.
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -23,7 +24,7 @@ from anyio import to_thread
 
 from ..clock import Clock
 from ..model import Record
-from . import journals
+from . import journals, threads
 from .database import Database, StoreError
 from .journals import Folder
 
@@ -97,6 +98,7 @@ class Retention:
         """One round. Raises StoreError when the store has no room; what was done until then stays done."""
         folders, freed = await self._prune_journals()
         now, policy = self._clock.now(), self._policy
+        freed += await self._remove_files(now - policy.messages)
         rows = await self._delete_inputs(now - _MARGIN_S)
         rows += await self._in_batches(partial(_old_updates, before=now - policy.messages), _delete_updates)
         rows += await self._in_batches(partial(_old_edits, before=now - policy.messages), _delete_deliveries)
@@ -104,6 +106,11 @@ class Retention:
         rows += await self._in_batches(partial(_old_runs, before=now - policy.runs), _drop_run_texts)
         rows += await self._in_batches(partial(_old_messages, before=now - policy.runs), _drop_message_texts)
         return Pruned(folders, freed, rows)
+
+    async def _remove_files(self, before: float) -> int:
+        """Remove files that came with messages of old, unless one that is open has them. How many bytes."""
+        wanted = await self._db.read_in_thread(threads.open_files)
+        return await to_thread.run_sync(_remove_old, self._folder.with_name("incoming"), wanted, before)
 
     # -------------------------------------------------------------------------------------------------- journals
 
@@ -277,4 +284,17 @@ def _drop_run_texts(conn: sqlite3.Connection, ids: str) -> None:
 
 
 def _drop_message_texts(conn: sqlite3.Connection, ids: str) -> None:
-    conn.execute(f"UPDATE messages SET text = '', options = '{{}}' WHERE id IN {_IDS}", (ids,))
+    conn.execute(f"UPDATE messages SET text = '', inlined = '', options = '{{}}' WHERE id IN {_IDS}", (ids,))
+    conn.execute(f"DELETE FROM message_parts WHERE message IN {_IDS}", (ids,))
+
+
+def _remove_old(incoming: Path, wanted: Collection[str], before: float) -> int:
+    """Remove the folders that were not changed since `before` and hold none of the `wanted` files. How many bytes."""
+    freed = 0
+    for folder in incoming.glob("*/"):
+        files = list(folder.iterdir())
+        if folder.stat().st_mtime >= before or any(str(file) in wanted for file in files):
+            continue
+        freed += sum(file.stat().st_size for file in files)
+        shutil.rmtree(folder)
+    return freed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -40,16 +41,18 @@ class Run(Record, frozen=True):
     usage: dict[str, Any]
     steps: int
     model: str
+    stop_asked: bool = False
 
 
 _RUN = (
     "SELECT id, thread_id, process_id, message_id, title, state, started, ended, began_offset, ended_offset, answer,"
-    " error, advice, raw_error, usage, steps, model FROM runs"
+    " error, advice, raw_error, usage, steps, model, stop_asked FROM runs"
 )
 
 
 def _run(row: Any) -> Run:
-    return Run(**{**dict(row), "usage": msgspec.json.decode(row["usage"])})
+    decoded = {"usage": msgspec.json.decode(row["usage"]), "stop_asked": bool(row["stop_asked"])}
+    return Run(**{**dict(row), **decoded})
 
 
 # ---------------------------------------------------------------------------------------------------- processes
@@ -191,6 +194,13 @@ def end_run(
         ),
     )
     return cursor.rowcount == 1
+
+
+def ask_stop(conn: sqlite3.Connection, thread_ids: Sequence[int]) -> None:
+    """What runs in these threads is to be stopped, after a restart too."""
+    conn.executemany(
+        "UPDATE runs SET stop_asked = 1 WHERE thread_id = ? AND state = 'running'", [(one,) for one in thread_ids]
+    )
 
 
 def cost_since(conn: sqlite3.Connection, since: float) -> float:

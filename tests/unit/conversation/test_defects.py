@@ -212,8 +212,6 @@ async def test_an_open_request_of_a_broken_process_is_withdrawn(tmp_path: Path) 
     "text", ["@" + "x" * 5000 + " hi", "/shop @a\0b hi", "/shop @\ud800 hi", "/shop @" + "y/" * 2000 + "z hi"]
 )
 async def test_names_that_no_file_system_takes(tmp_path: Path, text: str) -> None:
-    from untether.conversation.router import Refused  # noqa: F401
-
     chat = FakeChat()
     shop = tmp_path / "shop"
     shop.mkdir()

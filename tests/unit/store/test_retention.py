@@ -225,6 +225,36 @@ async def test_a_reply_to_a_message_of_any_age_finds_its_thread(world: World) ->
     assert (answer.card, answer.run_id, answer.state) == (None, 1, "sent")
 
 
+async def test_files_that_came_with_messages_go_by_age_unless_their_message_is_open(world: World) -> None:
+    thread = await world.thread()
+    incoming = world.folder.with_name("incoming")
+    paths = [incoming / name / "photo.jpg" for name in ("1", "2", "3")]
+    for path, days in zip(paths, (40, 40, 1), strict=True):
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"12345")
+        os.utime(path.parent, (world.ago(days), world.ago(days)))
+
+    def queue(conn: sqlite3.Connection) -> None:
+        threads.add_message(
+            conn,
+            thread_id=thread,
+            chat=CHAT,
+            update_id=None,
+            prompt_id="waiting",
+            message_id="1",
+            sender="Ann",
+            text="look",
+            now=world.ago(40),
+            options={},
+            attachments=[threads.File(str(paths[1]), "photo.jpg")],
+        )
+
+    await world.db.write(queue)
+    pruned = await world.retention.prune()
+    assert [path.exists() for path in paths] == [False, True, True]
+    assert pruned.freed == 5
+
+
 async def test_old_rows_lose_their_bulk(world: World) -> None:
     thread = await world.thread()
     await world.run(thread, 400)

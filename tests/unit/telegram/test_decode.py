@@ -140,3 +140,11 @@ def test_halves_of_surrogate_pairs_are_shown_as_damaged() -> None:
 def test_what_is_no_update_is_a_value_error(raw: bytes) -> None:
     with pytest.raises(ValueError, match=r".*"):
         decode(raw, BOT)
+
+
+def test_a_picture_of_an_album_and_a_forward_say_so() -> None:
+    photo = [{"file_id": "p", "width": 9, "height": 9, "file_size": 5}]
+    found = text_of(photo=photo, caption="two of us", media_group_id="777")
+    assert (found.album, found.forwarded, found.text) == ("777", False, "two of us")
+    origin = {"type": "hidden_user", "sender_user_name": "Somebody", "date": 1}
+    assert text_of(text="read this", forward_origin=origin).forwarded

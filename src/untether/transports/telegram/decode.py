@@ -84,6 +84,8 @@ class Message(msgspec.Struct):
     quote: _Quote | None = None
     message_thread_id: int = 0
     is_topic_message: bool = False
+    media_group_id: str = ""
+    forward_origin: Any = None
     forum_topic_created: Any = None
     migrate_to_chat_id: int | None = None
     migrate_from_chat_id: int | None = None
@@ -168,6 +170,8 @@ def _message(message: Message, bot_id: int, *, edited: bool = False) -> MessageI
         reply_to=_reply(message, bot_id),
         files=files,
         edited=edited,
+        album=message.media_group_id,
+        forwarded=message.forward_origin is not None,
     )
 
 
