@@ -122,9 +122,9 @@ class _Spied:
             self.read += [msgspec.json.decode(line.data) for line in batch if line.data.startswith(b"{")]
             yield batch
 
-    def write(self, place: Place, data: bytes) -> Receipt:
+    def write(self, place: Place, data: bytes, *, again: bool = False) -> Receipt:
         self.written.append(msgspec.json.decode(data))
-        return self._process.write(place, data)
+        return self._process.write(place, data, again=again)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._process, name)

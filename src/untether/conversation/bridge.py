@@ -217,6 +217,7 @@ class LiveProcess:
             self.opened.remove(view)
         if self.active is view:
             self.active = None
+        view.done.set()
 
     def _closed(self, view: LiveRun) -> None:
         """The end of a run is committed."""
@@ -267,7 +268,7 @@ class LiveProcess:
         """Ask the agent to end the turn. False when it did not in time, or the request could not be stored."""
         with anyio.move_on_after(_STOP_PATIENCE_S), suppress(Ended):
             try:
-                await driver.submit(Interrupt())
+                await driver.submit(Interrupt(cancel_queued=True))
             except StoreError as error:
                 log.error("run.interrupt_not_stored", run=view.run_id, error=str(error))
                 return False
@@ -466,7 +467,9 @@ class LiveProcess:
             case PromptEvent():
                 state = "queued" if event.state == "handed_back" else event.state
                 jobs.append(lambda conn: queue.moved(conn, event.prompt_id, state, now))
-                if event.state != "taken":
+                if event.state == "taken":
+                    jobs.append(lambda conn: runs.set_taken(conn, event.prompt_id))
+                else:
                     returned = self.runs.pop(event.prompt_id, None)
                     if returned is not None:
                         self._drop(returned, now, jobs, after)

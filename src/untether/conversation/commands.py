@@ -252,7 +252,7 @@ class Commands:
             found = self._services.thread_of(message.chat, reply.message_id)
             thread_ids = [found.id] if found is not None else None
         ids = self._threads(message.chat) if thread_ids is None else thread_ids
-        turns, background = self._scheduler.going_on(ids)
+        turns, background = await self._scheduler.going_on(ids)
 
         def said(withdrawn: int) -> Card | None:
             if withdrawn:
@@ -463,7 +463,7 @@ class Commands:
         message_id = run.message_id or 0  # 0 is no row: a turn that nobody asked for has no message
         message = services.db.read(lambda conn: threads.message(conn, message_id))
         # What the agent has taken is in its session: sending it again would do it twice.
-        again = message is not None and not (resume and message.state == "taken")
+        again = message is not None and not (resume and run.taken)
         marker = f"repeated:{run.id}"
 
         def job(conn: sqlite3.Connection) -> bool:

@@ -64,8 +64,7 @@ class Endings:
             return
         took = now - view.tracker.started
         log.info("run.ended", run=view.run_id, state=state, took=words.duration(took), error=event.error or None)
-        # What an interrupted agent had taken is in its session, and stays `taken`: it is resumed, not sent again.
-        if view.message is not None and state != "interrupted":
+        if view.message is not None:
             queue.moved(conn, view.message.prompt_id, "answered", now)
         if answering:
             role: deliveries.Role = "answer"

@@ -21,6 +21,8 @@ log = structlog.get_logger(__name__)
 
 _UNHEARD = ("audio/", "video/")
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f/\\]")
+_PAUSES_S = (1.0, 3.0, 9.0)  # before each further try to fetch a file
+_LONGEST_PAUSE_S = 60.0
 _LONGEST_NAME = 120  # bytes; file systems take 255
 
 
@@ -48,10 +50,7 @@ async def take(
         is_text = _is_text(file) and file.size <= max_text
         _check(file, engine, services.options.max_file_bytes, is_text=is_text)
         limit = max_text if is_text else services.options.max_file_bytes
-        try:
-            data = await services.transports[chat.transport].fetch(file, limit)
-        except SendFailed as failure:
-            raise Refused(f"{file.name} could not be fetched: {failure.detail}. Send it again.") from failure
+        data = await _fetch(services, file, chat, limit)
         if is_text:
             texts.append(data.decode("utf-8", "replace"))
         else:
@@ -63,6 +62,18 @@ async def take(
                 raise Refused(f"{file.name} could not be kept here: {error.strerror}. Send it again later.") from error
             kept.append(File(str(path), file.name, file.mime))
     return Taken("\n\n".join(texts), tuple(kept))
+
+
+async def _fetch(services: Services, file: FileIn, chat: ChatRef, limit: int) -> bytes:
+    """What goes wrong in passing is tried again. Raises Refused."""
+    for pause in (*_PAUSES_S, None):
+        try:
+            return await services.transports[chat.transport].fetch(file, limit)
+        except SendFailed as failure:
+            if pause is None or failure.kind not in ("later", "unknown"):
+                raise Refused(f"{file.name} could not be fetched: {failure.detail}. Send it again.") from failure
+            await services.clock.sleep(max(pause, min(failure.retry_after or 0.0, _LONGEST_PAUSE_S)))
+    raise AssertionError("the last try returns or raises")
 
 
 def _is_text(file: FileIn) -> bool:

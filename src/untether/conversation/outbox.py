@@ -151,7 +151,7 @@ class Outbox:
         transport = self._transports[found.chat.transport]
         if found.act == "send" and found.id != found.group:
             point("outbox.between_parts")
-        row = await self._db.write(lambda conn: deliveries.sending(conn, found.id))
+        row = await self._db.write(partial(self._mark, found=found))
         if row is None:
             log.info("outbox.dropped", delivery=found.id, role=found.role, act=found.act)
             self._settled()
@@ -181,6 +181,18 @@ class Outbox:
         await persist(self._db, self._clock, job)
         self._done_with(row)
         return None
+
+    def _mark(self, conn: sqlite3.Connection, found: Delivery) -> Delivery | None:
+        """About to leave. What may have been lost twice is not sent a third time: that is told."""
+        row = deliveries.sending(conn, found.id)
+        given_up = row is None and (now := deliveries.get(conn, found.id)) is not None and now.state == "unknown"
+        if given_up and found.act == "send" and found.role in ("answer", "interaction"):
+            told = cards.notice(
+                "✗ It is not known whether the message before this one arrived.",
+                "The web console shows all of this chat.",
+            )
+            deliveries.add_send(conn, found.chat, [told], "notice", self._clock.now(), run_id=found.run_id)
+        return row
 
     async def _call(self, transport: Transport, row: Delivery, card: Card | None) -> str | None:
         if row.act == "send":

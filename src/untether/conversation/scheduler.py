@@ -85,10 +85,10 @@ class Scheduler:
         await live.ready.wait()
         if self._live.get(live.thread.id) is not live:
             await live.close()  # a newer one of its thread follows it
-        elif (busy := live.busy) is not None and busy.stopping:
+            return
+        if (busy := live.busy) is not None and busy.stopping:
             await live.stop()
-        else:
-            self.wake(live.thread.id)
+        self.wake(live.thread.id)
 
     def _register(self, live: LiveProcess) -> None:
         self._live[live.thread.id] = live
@@ -118,19 +118,22 @@ class Scheduler:
                     return live, view
         return None
 
-    def going_on(self, thread_ids: Sequence[int]) -> tuple[int, int]:
+    async def going_on(self, thread_ids: Sequence[int]) -> tuple[int, int]:
         """How many turns go on in threads, and how many agents work in the background only."""
-        found = self._going_on(thread_ids)
+        found = await self._going_on(thread_ids)
         turns = sum(live.busy is not None for live in found)
         return turns, len(found) - turns
 
-    def _going_on(self, thread_ids: Sequence[int]) -> list[LiveProcess]:
-        return [live for thread_id in thread_ids if (live := self._live.get(thread_id)) and not live.idle]
+    async def _going_on(self, thread_ids: Sequence[int]) -> list[LiveProcess]:
+        known = [live for thread_id in thread_ids if (live := self._live.get(thread_id)) is not None]
+        for live in known:
+            await live.ready.wait()  # before it is taken up, nothing tells whether it is busy
+        return [live for live in known if not live.idle]
 
     async def stop(self, thread_ids: Sequence[int]) -> None:
-        """Stop what goes on in threads: turns, each of which tells so, and work in the background. Always ends."""
+        """Stop what goes on in threads, each of which tells so. Always ends."""
         async with anyio.create_task_group() as tasks:
-            for live in self._going_on(thread_ids):
+            for live in await self._going_on(thread_ids):
                 tasks.start_soon(live.stop)
 
     def can_steer(self, thread: Thread) -> bool:

@@ -127,7 +127,7 @@ class DirectProcess:
                 self._news = anyio.Event()
                 await self._news.wait()
 
-    def write(self, place: Place, data: bytes) -> Receipt:
+    def write(self, place: Place, data: bytes, *, again: bool = False) -> Receipt:
         """See `host.AgentProcess`."""
         return self._pipes.stdin.write(place, data)
 

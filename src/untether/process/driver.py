@@ -263,8 +263,10 @@ class Driver:
         self._set_deadline(step.deadline)
         if step.events:
             await self._effects.apply(step.events, Place(self.offset, self._ordinal), now)
+        again = not self.caught_up.is_set()
         receipts = [
-            self.process.write(Place(self.offset, self._ordinal, index), data) for index, data in enumerate(step.writes)
+            self.process.write(Place(self.offset, self._ordinal, index), data, again=again)
+            for index, data in enumerate(step.writes)
         ]
         for call in step.calls:
             if self.caught_up.is_set():

@@ -103,8 +103,11 @@ class AgentProcess(Protocol):
         After an attach an empty batch says that all it has printed so far was read.
         """
 
-    def write(self, place: Place, data: bytes) -> Receipt:
-        """Accept one whole line. Never blocks; lines leave in order; the same place twice joins the first."""
+    def write(self, place: Place, data: bytes, *, again: bool = False) -> Receipt:
+        """Accept one whole line. Never blocks; lines leave in order; the same place twice joins the first.
+
+        `again`: it is one of a step that is folded again, so the agent may have it, even at another place of the step.
+        """
 
     async def close_stdin(self) -> None:
         """Close stdin after the accepted lines. Bounded; closing twice is fine."""

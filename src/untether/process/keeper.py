@@ -14,7 +14,7 @@ It is started by `kept.py` in the folder of the process, like `python -I keeper.
     call                                        last reply            by whom
     attach {version, epoch}                     attached              a bridge; it replaces one of a lower epoch
     observe {version}                           attached              anyone
-    write {place: [offset, ordinal, index]}     written, past (at or before the last place, so never sent again),
+    write {place: [offset, ordinal, index], again}  written, past (at or before the last place, so never sent again),
                                                 failed, refused       the bridge; `accepted` comes first
     close_stdin {within}                        closed                the bridge
     stop {ladder: [[act, seconds], ...]}        ended, alive          anyone
@@ -345,9 +345,15 @@ class Stdin:
         self._refusal = ""  # why lines are no longer accepted
         self._closing: list[Call] = []
 
-    def write(self, place: Place, data: bytes, call: Call) -> None:
-        """Accept a line, join the same one, or say why not. Nothing at or before the last place is sent again."""
+    def write(self, place: Place, data: bytes, call: Call, again: bool = False) -> None:
+        """Accept a line, join the same one, or say why not. Nothing at or before the last place is sent again.
+
+        `again`: a bridge that started anew says once more what was said. A newer one may have more lines for the same
+        step: those that we know of it are not sent a second time because they stand further behind.
+        """
         line = self._known.get(place)
+        if line is None and again and place > self._last and place[:2] == self._last[:2]:
+            line = self._same(place, _digest(data))
         if line is None and place <= self._last:
             call.reply("past")
             return
@@ -366,6 +372,13 @@ class Stdin:
         call.reply(line.state, reason=line.reason)
         if line.state == "accepted":
             line.waiting.append(call)
+
+    def _same(self, place: Place, digest: tuple[int, int]) -> Line | None:
+        """The line of the same step with the same content."""
+        for known, line in self._known.items():
+            if known[:2] == place[:2] and line.digest == digest:
+                return line
+        return None
 
     def end(self, call: Call | None = None) -> None:
         """Accept no more and close after the accepted lines."""
@@ -1065,7 +1078,7 @@ class Keeper:
                 call.reply("error", error="control", reason="only the bridge that is attached may do that")
                 call.client.closing = True
             case "write":
-                self._stdin.write(call.place(), data, call)
+                self._stdin.write(call.place(), data, call, bool(call.get("again")))
             case "close_stdin":
                 within = _number(call.get("within"))
                 self._timers.set("close stdin", within, lambda: self._stdin.close("stdin is closed"))
@@ -1104,15 +1117,22 @@ class Keeper:
 
     def _tell_clients(self) -> None:
         for client in tuple(self._clients):
-            if client.attached and client.idle and client.offset < self._journal.told:
-                client.offset = self._journal.told
-                client.say(note="grown", offset=client.offset)
-            if not client.flush():
+            if not self._tell(client):
                 self._drop(client)
                 continue
             mask = (0 if client.closing else selectors.EVENT_READ) | (0 if client.idle else selectors.EVENT_WRITE)
             if self._selector.get_key(client.socket).events != mask:
                 self._selector.modify(client.socket, mask, lambda mask, client=client: self._serve(client, mask))
+
+    def _tell(self, client: Client) -> bool:
+        """Send what waits for a client, and then how far the output has grown. False when it is gone."""
+        if not client.flush():
+            return False
+        if client.attached and client.idle and client.offset < self._journal.told:
+            client.offset = self._journal.told
+            client.say(note="grown", offset=client.offset)
+            return client.flush()
+        return True
 
     def _note(self, **message: object) -> None:
         for client in self._clients:

@@ -218,12 +218,12 @@ class KeptProcess:
                     yield rest
                 return
 
-    def write(self, place: Place, data: bytes) -> Receipt:
+    def write(self, place: Place, data: bytes, *, again: bool = False) -> Receipt:
         """See `host.AgentProcess`. A place at or before the last one that the keeper took counts as written."""
         same = self._lines.get(place)
         if same is not None and same.data == data:
             return same
-        call = self._call("write", data, at=place)
+        call = self._call("write", data, at=place, **({"again": True} if again else {}))
         if not call.settled.is_set():
             self._lines[place] = call
         return call

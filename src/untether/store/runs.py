@@ -42,16 +42,21 @@ class Run(Record, frozen=True):
     steps: int
     model: str
     stop_asked: bool = False
+    taken: bool = False  # by the agent: its message is in the session
 
 
 _RUN = (
     "SELECT id, thread_id, process_id, message_id, title, state, started, ended, began_offset, ended_offset, answer,"
-    " error, advice, raw_error, usage, steps, model, stop_asked FROM runs"
+    " error, advice, raw_error, usage, steps, model, stop_asked, taken FROM runs"
 )
 
 
 def _run(row: Any) -> Run:
-    decoded = {"usage": msgspec.json.decode(row["usage"]), "stop_asked": bool(row["stop_asked"])}
+    decoded = {
+        "usage": msgspec.json.decode(row["usage"]),
+        "stop_asked": bool(row["stop_asked"]),
+        "taken": bool(row["taken"]),
+    }
     return Run(**{**dict(row), **decoded})
 
 
@@ -200,6 +205,15 @@ def ask_stop(conn: sqlite3.Connection, thread_ids: Sequence[int]) -> None:
     """What runs in these threads is to be stopped, after a restart too."""
     conn.executemany(
         "UPDATE runs SET stop_asked = 1 WHERE thread_id = ? AND state = 'running'", [(one,) for one in thread_ids]
+    )
+
+
+def set_taken(conn: sqlite3.Connection, prompt_id: str) -> None:
+    """The agent has taken the message of a run."""
+    conn.execute(
+        "UPDATE runs SET taken = 1 WHERE message_id = (SELECT id FROM messages WHERE prompt_id = ?)"
+        " AND state = 'running'",
+        (prompt_id,),
     )
 
 
