@@ -127,11 +127,14 @@ class Scheduler:
     def _going_on(self, thread_ids: Sequence[int]) -> list[LiveProcess]:
         return [live for thread_id in thread_ids if (live := self._live.get(thread_id)) and not live.idle]
 
-    async def stop(self, thread_ids: Sequence[int]) -> None:
-        """Stop what goes on in threads: turns, each of which tells so, and work in the background. Always ends."""
+    async def stop(self, thread_ids: Sequence[int], *, withdraw: bool = False) -> None:
+        """Stop what goes on in threads: turns, each of which tells so, and work in the background. Always ends.
+
+        `withdraw`: what the agents were told and have not taken is withdrawn.
+        """
         async with anyio.create_task_group() as tasks:
             for live in self._going_on(thread_ids):
-                tasks.start_soon(live.stop)
+                tasks.start_soon(partial(live.stop, withdraw=withdraw))
 
     def can_steer(self, thread: Thread) -> bool:
         """Whether an agent of a thread can be told something while it works."""
