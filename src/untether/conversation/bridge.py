@@ -244,7 +244,7 @@ class LiveProcess:
         card, now = self.status_card(view), self.services.clock.now()
         (view.status_delivery,) = deliveries.add_send(conn, view.chat, [card], "status", now, run_id=view.run_id)
 
-    async def stop(self) -> None:
+    async def stop(self, *, withdraw: bool = False) -> None:
         """End the running turn: by an interrupt when the engine has one, by signals when that does not help.
 
         Between turns it is the work in the background that is stopped, and with it the agent.
@@ -258,17 +258,17 @@ class LiveProcess:
         await self.ready.wait()
         if self.driver is None or view.done.is_set():
             return
-        if self.session.capabilities.interrupt and await self._interrupted(self.driver, view):
+        if self.session.capabilities.interrupt and await self._interrupted(self.driver, view, withdraw):
             return
         log.info("run.stopping_by_signal", run=view.run_id)
         await self.driver.process.stop(self.engine.runner.stop_ladder)
         await self.ended.wait()
 
-    async def _interrupted(self, driver: Driver, view: LiveRun) -> bool:
+    async def _interrupted(self, driver: Driver, view: LiveRun, withdraw: bool) -> bool:
         """Ask the agent to end the turn. False when it did not in time, or the request could not be stored."""
         with anyio.move_on_after(_STOP_PATIENCE_S), suppress(Ended):
             try:
-                await driver.submit(Interrupt(cancel_queued=True))
+                await driver.submit(Interrupt(withdraw))
             except StoreError as error:
                 log.error("run.interrupt_not_stored", run=view.run_id, error=str(error))
                 return False

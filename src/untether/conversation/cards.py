@@ -209,8 +209,9 @@ def can_steer(card: Card) -> bool:
     return any(button.data.startswith(f"{STEER}:") for row in card.buttons for button in row)
 
 
-def steering(reply_to: str) -> Card:
-    return Card((Line("⏳ on its way into the running turn"),), silent=True, reply_to=reply_to)
+def steering(reply_to: str, message_id: int) -> Card:
+    buttons = (Button("Withdraw", f"{WITHDRAW}:{message_id}"),)
+    return Card((Line("⏳ on its way into the running turn"),), buttons=(buttons,), silent=True, reply_to=reply_to)
 
 
 def taken(reply_to: str) -> Card:

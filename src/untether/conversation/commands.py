@@ -303,7 +303,7 @@ class Commands:
 
         if await services.db.write(job):
             services.outbox.kick()
-            await self._scheduler.stop(ids)
+            await self._scheduler.stop(ids, withdraw=True)
 
     async def _restart(self, update: Update, chat: ChatRef) -> None:
         """The command is dealt with before it acts: a copy of it that comes again does not restart twice."""

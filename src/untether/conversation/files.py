@@ -86,7 +86,8 @@ def _check(file: FileIn, engine: Engine, most: int, *, is_text: bool) -> None:
         return
     if not _is_text(file) and file.mime.startswith(_UNHEARD):
         raise Refused(f"{file.name} was not taken: only texts, pictures and documents can be sent so far.")
-    if not engine.runner.capabilities.images:
+    able = engine.runner.capabilities
+    if not (able.images if file.mime.startswith("image/") else able.documents):
         why = "takes only text files" if not _is_text(file) else "takes no text file that long"
         raise Refused(f"{file.name} was not taken: {engine.id} {why}. Send the text itself.")
     if file.size > most:

@@ -42,7 +42,7 @@ def hand_over(conn: sqlite3.Connection, message: Message, now: float, *, steered
     if not steered:
         _clear(conn, message.prompt_id, now)
     elif (fresh := threads.message(conn, message.id)) is not None and fresh.notice is not None:
-        deliveries.show(conn, fresh.notice, cards.steering(message.message_id), now)
+        deliveries.show(conn, fresh.notice, cards.steering(message.message_id, message.id), now)
     _renumber(conn, message.thread_id, now)
 
 
@@ -61,9 +61,14 @@ def withdrawn(conn: sqlite3.Connection, message: Message, now: float) -> None:
     _renumber(conn, message.thread_id, now)
 
 
-def send_again(conn: sqlite3.Connection, message: Message, update_id: int, now: float, *, steer: bool) -> bool:
-    """Put a withdrawn message at the end of the queue. False when it is not withdrawn."""
-    if not threads.queue_again(conn, message, update_id):
+def send_again(
+    conn: sqlite3.Connection, message: Message, prompt_id: str, update_id: int, now: float, *, steer: bool
+) -> bool:
+    """Put a withdrawn message at the end of the queue. False when it is not withdrawn.
+
+    It gets a new `prompt_id`: an agent that gave it back would take the old one for a repetition.
+    """
+    if not threads.queue_again(conn, message, prompt_id, update_id):
         return False
     if message.notice is None:
         announce(conn, message, now, steer=steer)

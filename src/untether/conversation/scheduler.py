@@ -130,11 +130,14 @@ class Scheduler:
             await live.ready.wait()  # before it is taken up, nothing tells whether it is busy
         return [live for live in known if not live.idle]
 
-    async def stop(self, thread_ids: Sequence[int]) -> None:
-        """Stop what goes on in threads, each of which tells so. Always ends."""
+    async def stop(self, thread_ids: Sequence[int], *, withdraw: bool = False) -> None:
+        """Stop what goes on in threads: turns, each of which tells so, and work in the background. Always ends.
+
+        `withdraw`: what the agents were told and have not taken is withdrawn.
+        """
         async with anyio.create_task_group() as tasks:
             for live in await self._going_on(thread_ids):
-                tasks.start_soon(live.stop)
+                tasks.start_soon(partial(live.stop, withdraw=withdraw))
 
     def can_steer(self, thread: Thread) -> bool:
         """Whether an agent of a thread can be told something while it works."""

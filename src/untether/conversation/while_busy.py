@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
+from ..process.driver import Ended
+from ..session import Withdraw
 from ..store import threads, updates
 from ..store.threads import Busy, Message
 from ..store.updates import Update
@@ -103,6 +106,12 @@ class WhileBusy:
         return True
 
     async def _withdraw(self, update: Update, message: Message, toast: Toast) -> bool:
+        live = self._scheduler.live(message.thread_id)
+        if message.state == "handed" and live is not None:
+            await toast("Asking the agent to give it back")  # whether it does is said under the message
+            with suppress(Ended):
+                await live.configure(Withdraw(message.prompt_id))
+            return True
         now = self._services.clock.now()
 
         def job(conn: sqlite3.Connection) -> bool:
@@ -115,13 +124,14 @@ class WhileBusy:
         return True
 
     async def _send_again(self, update: Update, message: Message, toast: Toast) -> bool:
-        now = self._services.clock.now()
-        thread = self._services.db.read(lambda conn: threads.thread(conn, message.thread_id))
+        services = self._services
+        now = services.clock.now()
+        thread = services.db.read(lambda conn: threads.thread(conn, message.thread_id))
         steer = thread is not None and self._scheduler.can_steer(thread)
 
         def job(conn: sqlite3.Connection) -> bool:
             updates.done(conn, update.id)
-            return queue.send_again(conn, message, update.id, now, steer=steer)
+            return queue.send_again(conn, message, services.new_id(), update.id, now, steer=steer)
 
         if not await self._services.db.write(job):
             return False

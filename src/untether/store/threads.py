@@ -376,11 +376,12 @@ def put_first(conn: sqlite3.Connection, message: Message) -> None:
     )
 
 
-def queue_again(conn: sqlite3.Connection, message: Message, update_id: int) -> bool:
+def queue_again(conn: sqlite3.Connection, message: Message, prompt_id: str, update_id: int) -> bool:
     """Put a withdrawn message at the end of its queue, because of an update. False when it is not withdrawn."""
     cursor = conn.execute(
-        "UPDATE messages SET state = 'queued', rank = ?, update_id = ? WHERE id = ? AND state = 'withdrawn'",
-        (_last_rank(conn, message.thread_id) + 1, update_id, message.id),
+        "UPDATE messages SET state = 'queued', rank = ?, prompt_id = ?, update_id = ?"
+        " WHERE id = ? AND state = 'withdrawn'",
+        (_last_rank(conn, message.thread_id) + 1, prompt_id, update_id, message.id),
     )
     return cursor.rowcount == 1
 

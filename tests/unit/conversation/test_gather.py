@@ -22,7 +22,7 @@ from untether.transport import ChatRef, FileIn, MessageIn
 
 pytestmark = pytest.mark.anyio
 
-SEEING = Capabilities(followup=True, interrupt=True, interactive_permissions=True, images=True)
+SEEING = Capabilities(followup=True, interrupt=True, interactive_permissions=True, images=True, documents=True)
 PATIENT = 30.0  # seconds: longer than any of these tests
 
 

@@ -286,8 +286,8 @@ async def test_a_text_file_is_part_of_the_prompt(tmp_path: Path) -> None:
     async with office_with(tmp_path, chat):
         await chat.say("read this", files=(FileIn("f1", "note.txt", "text/plain", 13),))
         await chat.shown("from the file", "✓")
-        await chat.say("and this", files=(FileIn("f2", "clip.mp4", "video/mp4", 13),))
-        await chat.shown("✗ clip.mp4 was not taken")
+        await chat.say("and this", files=(FileIn("f2", "song.mp3", "audio/mpeg", 13),))
+        await chat.shown("✗ song.mp3 was not taken")
 
 
 async def test_a_text_that_was_cut_is_joined(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ async def test_steering_puts_a_message_into_the_running_turn(tmp_path: Path) -> 
         waiting = await chat.shown("⏳ queued, 1st")
         await chat.tap(waiting, "Steer now")
         await chat.until(lambda: "running turn" in waiting.text)
-        assert waiting.labels == []
+        assert waiting.labels == ["Withdraw"]
         assert chat.toasts == ["On its way"]
         await chat.until(lambda: waiting.text == "✓ taken" or waiting.deleted)
         answer = await chat.shown("While I was at it you also said", "mind the gap")
@@ -120,6 +120,39 @@ async def test_steering_puts_a_message_into_the_running_turn(tmp_path: Path) -> 
         assert len([shown for shown in chat.messages if shown.text.startswith("▸")]) == 1
         ended = office.services.db.read(lambda conn: runs.recent(conn, 9))
         assert sorted(bool(run.usage) for run in ended) == [False, True]
+
+
+async def steered(chat: FakeChat, text: str) -> Shown:
+    await chat.say(f"/steer {text}")
+    return await chat.shown("on its way into the running turn", button="Withdraw")
+
+
+async def test_what_the_agent_was_told_can_be_taken_back_until_it_has_taken_it(tmp_path: Path) -> None:
+    chat = FakeChat()
+    async with office_with(tmp_path, chat, engines=engines_for(REAL_TIME)) as office:
+        await busy(chat, office)
+        told = await steered(chat, "mind the gap")
+        await chat.tap(told, "Withdraw")
+        await chat.until(lambda: told.text == "■ withdrawn")
+        assert state(office, "mind the gap") == "withdrawn"
+        await chat.tap(told, "Send again")
+        await chat.until(lambda: told.text == "⏳ queued, 1st")
+        await chat.tap(await chat.shown("▸", button="Stop"), "Stop")
+        await chat.shown("mind the gap", "✓")
+        await chat.until(lambda: told.deleted)
+
+
+async def test_cancel_takes_back_what_the_agent_was_told(tmp_path: Path) -> None:
+    chat = FakeChat()
+    async with office_with(tmp_path, chat, engines=engines_for(REAL_TIME)) as office:
+        await busy(chat, office)
+        told = await steered(chat, "mind the gap")
+        await chat.say("/cancel")
+        await chat.shown("■ Stopped after")
+        await chat.until(lambda: told.text == "■ withdrawn")
+        await chat.say("after it")
+        await chat.shown("after it", "✓")
+        assert len(answers(chat)) == 1
 
 
 async def test_what_is_sent_in_place_of_the_running_turn_comes_before_the_others(tmp_path: Path) -> None:
