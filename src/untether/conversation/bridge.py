@@ -211,7 +211,7 @@ class LiveProcess:
             self.active = view
 
     def _forget(self, prompt_id: str, view: LiveRun) -> None:
-        """A message was not handed over after all."""
+        """A message was not handed over after all: this run will not be."""
         self.runs.pop(prompt_id, None)
         if view in self.opened:
             self.opened.remove(view)

@@ -154,9 +154,8 @@ class Scheduler:
         await live.ready.wait()
         if not live.steerable:
             return False
-        view = LiveRun(message, message.chat, _title(message.text), self._services.clock.now())
         try:
-            await live.say(message, view, prompt_of(message), "now")
+            await live.say(message, self._run_of(message), prompt_of(message), "now")
         except (Withdrawn, Ended):
             return False
         return True
@@ -232,7 +231,7 @@ class Scheduler:
         """Bring one message to the agent and wait for its run to end."""
         thread = self._services.db.read(lambda conn: threads.thread(conn, thread_id))
         assert thread is not None
-        view = LiveRun(message, message.chat, _title(message.text), self._services.clock.now())
+        view = self._run_of(message)
         prompt = prompt_of(message)
         live = self._live.get(thread_id)
         if live is not None and live.usable:
@@ -241,7 +240,7 @@ class Scheduler:
             except Withdrawn:
                 return
             except Ended:
-                live = None
+                live, view = None, self._run_of(message)
         elif live is not None:
             await live.close()
             live = None
@@ -250,6 +249,9 @@ class Scheduler:
                 live = await self._start(thread, message, view, prompt)
         if live is not None:
             await view.done.wait()
+
+    def _run_of(self, message: Message) -> LiveRun:
+        return LiveRun(message, message.chat, _title(message.text), self._services.clock.now())
 
     # ------------------------------------------------------------------------------------------------ a process
 
