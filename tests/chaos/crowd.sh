@@ -14,7 +14,7 @@ while IFS= read -r line; do
             uuid=${line#*'"uuid":"'}
             uuid=${uuid%%'"'*}
             : >"$CHAOS_LOG/$UNTETHER_PROCESS.began"
-            until [ -e "$CHAOS_LOG/go" ]; do sleep 1; done
+            until [ -e "$CHAOS_LOG/go" ]; do sleep 4; done
             sed "s/@UUID@/$uuid/g; s/@SESSION@/$session/g" "$CHAOS_FRAMES"
             ;;
     esac

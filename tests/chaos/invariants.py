@@ -105,7 +105,8 @@ def _rows(world: World, said: Talk) -> list[str]:
         row["message_id"]
         for row in world.rows("SELECT message_id FROM runs WHERE state IN ('done', 'stopped', 'failed')")
     )
-    answered = [message for message in messages if message["state"] == "answered"]
+    cut = {row["message_id"] for row in world.rows("SELECT message_id FROM runs WHERE state = 'interrupted'")}
+    answered = [message for message in messages if message["state"] == "answered" and message["id"] not in cut]
     for message in answered:
         if ended[message["id"]] != 1:
             problems.append(f"{message['text'][:40]!r} has {ended[message['id']]} finished runs")

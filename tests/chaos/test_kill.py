@@ -28,8 +28,8 @@ POINTS = {
     "tap.written": 1,  # written, not known
     "run.ending": 6,  # the result is seen, the delivery not stored
     "run.ended": 6,  # it is stored, not sent
-    "outbox.marked": 20,  # about to be sent
-    "outbox.requested": 20,  # sent, its message id not stored
+    "outbox.marked": 14,  # about to be sent
+    "outbox.requested": 14,  # sent, its message id not stored
     "outbox.between_parts": 2,  # of the long answer; the second pass is between parts 2 and 3
     "store.commit": 70,  # any moment at which something is stored
 }

@@ -198,8 +198,8 @@ async def test_two_bridges_on_one_token(tmp_path: Path, chance: random.Random) -
         other.mkdir()
         config = other / "untether.toml"
         config.write_text(w.bridge.sync.config.read_text())
-        async with AsyncBridge(Bridge(config, env=w.bridge.sync.env)) as second:
-            second.sync.env["UNTETHER_CONFIG_PATH"] = str(config)
+        env = {**w.bridge.sync.env, "HOME": str(other)}  # as on another machine: on this one it would not even start
+        async with AsyncBridge(Bridge(config, env=env)) as second:
             both = (w.bridge, second)
             await w.until(
                 lambda: any("Another program polls" in line for one in both for line in one.sync.lines()), "the word"
