@@ -27,6 +27,7 @@ from ..conversation.engines import Engines
 from ..conversation.hub import Hub
 from ..conversation.office import Office
 from ..conversation.outbox import Outbox
+from ..conversation.preamble import preamble_of
 from ..conversation.services import Options, Services, WatchLimits
 from ..conversation.times import ReminderTimes
 from ..faults import Steering, point
@@ -292,6 +293,8 @@ class Bridge:
             min_render_interval=settings.progress.min_render_interval,
             heartbeat_interval=settings.progress.heartbeat_interval,
             idle_close_s=settings.watchdog.post_result_limbo_grace,
+            preamble=preamble_of(settings.preamble),
+            own_schedule=settings.loop.own_schedule,
             background_hold_s=settings.watchdog.post_result_bg_max_hold,
             rearm_plan_mode=settings.watchdog.rearm_plan_mode,
             join_s=telegram.forward_coalesce_s if telegram else 1.0,

@@ -43,6 +43,7 @@ from ..session import (
     Say,
     SessionChange,
     StartFacts,
+    StopTask,
 )
 from ..store import deliveries, interactions, runs, threads
 from ..store.database import StoreError
@@ -283,9 +284,12 @@ class LiveProcess:
         await self.driver.submit(Configure(change))
 
     async def close(self) -> None:
-        """Let an idle agent end: its stdin is closed, and the ladder follows when that is not enough."""
+        """Let an agent end: what it does in the background is stopped, its stdin closed, and the ladder follows."""
         self._closing = True
         if self.driver is not None:
+            if self.session.capabilities.stop_task and any(wait.kind == "background" for wait in self.session.waits):
+                with anyio.move_on_after(_STOP_PATIENCE_S), suppress(Ended, StoreError):
+                    await self.driver.submit(Configure(StopTask()))
             await self.driver.process.stop(self._closing_ladder())
             await self.ended.wait()
 

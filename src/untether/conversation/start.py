@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..runner import RunOptions
-from ..store import grants, threads
+from ..store import grants, runs, threads
 from ..store.threads import Message, Thread
 from .engines import Engine
 from .services import Services
@@ -14,13 +14,18 @@ from .services import Services
 def start_settings(services: Services, engine: Engine, thread: Thread, message: Message) -> dict[str, Any]:
     """`StartFacts.settings` for a process that begins with a message. What the message says wins over its chat.
 
-    Beside the engine's own: `grants` (rules in its words) and `ask_questions` (False: it may not ask any), when set.
+    Beside the engine's own: `preamble`, `resume_model` (that of the last run here) and the limits; when set, `grants`
+    (rules in its words) and `ask_questions` (False: it may not ask any).
     """
     read = services.db.read
     options = dict(message.options)
     if engine.runner.capabilities.plan and options.get("permission_mode") is None:
         options["permission_mode"] = read(lambda conn: threads.chosen(conn, message.chat, "permission_mode"))
     settings = engine.runner.start_settings(RunOptions(**options))
+    settings["preamble"] = services.options.preamble
+    settings["own_schedule"] = services.options.own_schedule
+    if thread.session is not None and (model := read(lambda conn: runs.last_model(conn, thread.id))):
+        settings["resume_model"] = model
     settings["rearm_plan_mode"] = services.options.rearm_plan_mode
     settings["live_session_max_s"] = services.options.watch.run
     settings["post_result_bg_max_hold"] = services.options.background_hold_s

@@ -19,7 +19,9 @@ from .model import (
     Chat,
     Claude,
     Demo,
+    Loop,
     Plugins,
+    Preamble,
     Progress,
     Project,
     Reminders,
@@ -123,6 +125,14 @@ class Settings:
     @property
     def chat(self) -> Chat:
         return self.values.chat
+
+    @property
+    def preamble(self) -> Preamble:
+        return self.values.preamble
+
+    @property
+    def loop(self) -> Loop:
+        return self.values.loop
 
     @property
     def watchdog(self) -> Watchdog:

@@ -323,6 +323,18 @@ class Chat(Section):
     own."""
 
 
+class Preamble(Section):
+    enabled: bool = True
+    """Agents are told that a person reads along in a chat."""
+    text: str | None = None
+    """Another text for that; "" tells nothing."""
+
+
+class Loop(Section):
+    own_schedule: bool = True
+    """False: nothing looks at the jobs that an agent schedules inside its own program."""
+
+
 class Watchdog(Section):
     post_result_limbo_grace: float = Field(default=60.0, ge=0, le=600)
     """Seconds after which an idle live process is closed."""
@@ -421,6 +433,8 @@ class Root(BaseSettings):
     projects: dict[str, Project] = Field(default_factory=dict)
     progress: Progress = Field(default_factory=Progress)
     chat: Chat = Field(default_factory=Chat)
+    preamble: Preamble = Field(default_factory=Preamble)
+    loop: Loop = Field(default_factory=Loop)
     watchdog: Watchdog = Field(default_factory=Watchdog)
     retention: Retention = Field(default_factory=Retention)
     reminders: Reminders = Field(default_factory=Reminders)

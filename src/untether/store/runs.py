@@ -208,6 +208,14 @@ def ask_stop(conn: sqlite3.Connection, thread_ids: Sequence[int]) -> None:
     )
 
 
+def last_model(conn: sqlite3.Connection, thread_id: int) -> str:
+    """The model of the newest run of a thread of which it is known, else ""."""
+    row = conn.execute(
+        "SELECT model FROM runs WHERE thread_id = ? AND model <> '' ORDER BY id DESC LIMIT 1", (thread_id,)
+    ).fetchone()
+    return "" if row is None else str(row[0])
+
+
 def set_taken(conn: sqlite3.Connection, prompt_id: str) -> None:
     """The agent has taken the message of a run."""
     conn.execute(
