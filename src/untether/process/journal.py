@@ -12,6 +12,7 @@ The folder is 0700 and its files 0600: they hold whatever the agent read.
 
 from __future__ import annotations
 
+import bisect
 import os
 import struct
 from collections.abc import Iterator
@@ -29,6 +30,8 @@ OUT, TIMES, ERRORS, STATE, STARTED = "out.jsonl", "out.times", "err.log", "state
 
 _STAMP = struct.Struct("<Qd")
 _BLOCK = 1024 * 1024
+_SLICE = 1024 * 1024  # bytes that are worked off in one go
+_STAMPS = 4096  # records of `out.times` that are read at once
 _HEAD = 8 * 1024
 _TAIL = 16 * 1024
 
@@ -158,6 +161,77 @@ class JournalReader:
             return
         whole = len(records) // _STAMP.size * _STAMP.size
         yield from _STAMP.iter_unpack(records[:whole])
+
+
+class JournalTail:
+    """Reads the output of one process while it grows. What has no time yet does not count, or a fold would differ."""
+
+    def __init__(self, folder: Path, from_offset: int, line_limit: int) -> None:
+        self._folder = folder
+        self._lines = LineReader(line_limit, from_offset)
+        self._at = from_offset  # in out.jsonl
+        self._record: int | None = None  # the next one in out.times
+        self._time = 0.0
+        self._out = self._times = -1
+
+    def read(self) -> list[Line] | None:
+        """The next lines, of about a megabyte of output; none of them when it is a part of a line. None at its end."""
+        if not self._opened():
+            return None
+        lines: list[Line] = []
+        began = self._at
+        for end, time in self._stamps():
+            chunk = os.pread(self._out, max(0, end - self._at), self._at)
+            self._at += len(chunk)
+            self._time = time
+            lines += self._lines.feed(chunk, time)
+            self._record = (self._record or 0) + 1
+            if self._at - began >= _SLICE:
+                break
+        return None if self._at == began else lines
+
+    def finish(self) -> list[Line]:
+        """The process is over: what a crash left without its time, and a last line without its newline."""
+        lines: list[Line] = []
+        while self._out >= 0 and (chunk := os.pread(self._out, _SLICE, self._at)):
+            self._at += len(chunk)
+            lines += self._lines.feed(chunk, self._time)
+        return lines + self._lines.finish(self._time)
+
+    def close(self) -> None:
+        for fd in (self._out, self._times):
+            if fd >= 0:
+                os.close(fd)
+        self._out = self._times = -1
+
+    def _opened(self) -> bool:
+        if self._times < 0:
+            try:
+                self._out = os.open(self._folder / OUT, os.O_RDONLY)
+                self._times = os.open(self._folder / TIMES, os.O_RDONLY)
+            except FileNotFoundError:
+                self.close()
+                return False
+        return True
+
+    def _stamps(self) -> list[tuple[int, float]]:
+        if self._record is None:
+            self._record = self._first_record()
+        data = os.pread(self._times, _STAMPS * _STAMP.size, self._record * _STAMP.size)
+        return list(_STAMP.iter_unpack(data[: len(data) // _STAMP.size * _STAMP.size]))
+
+    def _first_record(self) -> int:
+        """The first that tells of output after our offset. Offsets only grow in the file."""
+        count = os.fstat(self._times).st_size // _STAMP.size
+
+        def stamp(index: int) -> tuple[int, float]:
+            end, time = _STAMP.unpack(os.pread(self._times, _STAMP.size, index * _STAMP.size))
+            return end, time
+
+        first = bisect.bisect_right(range(count), self._at, key=lambda index: stamp(index)[0])
+        if first:
+            self._time = stamp(first - 1)[1]
+        return first
 
 
 class Excerpt:

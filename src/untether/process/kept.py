@@ -7,13 +7,11 @@ has said what became of it.
 
 from __future__ import annotations
 
-import bisect
 import fcntl
 import itertools
 import json
 import os
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
@@ -35,8 +33,8 @@ from ..session import Place, ProcessExit
 from . import keeper
 from .direct import spawn_failed
 from .host import DEFAULT_LADDER, Launch, Line, NotOurs, Receipt, Rung, SpawnFailed, Standing, Vitals, WriteFailed
-from .journal import OUT, TIMES, JournalReader
-from .lines import LINE_LIMIT, LineReader
+from .journal import JournalReader, JournalTail
+from .lines import LINE_LIMIT
 from .vitals import vitals_of
 
 log = structlog.get_logger(__name__)
@@ -54,9 +52,6 @@ _LEFT = 5.0  # seconds for ending what a dead keeper has left
 _ASK = 1.0  # seconds of these for ending by themselves
 _LARGEST_FLOOR = 20  # the part of a small disk that is kept free is at most 1 in this
 _PATH_LIMIT = 100  # bytes of a socket's path: 104 with its end on macOS, 108 on Linux
-_SLICE = 1024 * 1024  # bytes of the journal that are worked off in one go
-_STAMPS = 4096
-_STAMP = struct.Struct("<Qd")
 
 
 class _KeeperGone(Exception):
@@ -428,77 +423,6 @@ class _Call:
     def settle(self, failure: str) -> None:
         self._failure = failure
         self.settled.set()
-
-
-class JournalTail:
-    """Reads the output of one process while it grows. What has no time yet does not count, or a fold would differ."""
-
-    def __init__(self, folder: Path, from_offset: int, line_limit: int) -> None:
-        self._folder = folder
-        self._lines = LineReader(line_limit, from_offset)
-        self._at = from_offset  # in out.jsonl
-        self._record: int | None = None  # the next one in out.times
-        self._time = 0.0
-        self._out = self._times = -1
-
-    def read(self) -> list[Line] | None:
-        """The next lines, of about a megabyte of output; none of them when it is a part of a line. None at its end."""
-        if not self._opened():
-            return None
-        lines: list[Line] = []
-        began = self._at
-        for end, time in self._stamps():
-            chunk = os.pread(self._out, max(0, end - self._at), self._at)
-            self._at += len(chunk)
-            self._time = time
-            lines += self._lines.feed(chunk, time)
-            self._record = (self._record or 0) + 1
-            if self._at - began >= _SLICE:
-                break
-        return None if self._at == began else lines
-
-    def finish(self) -> list[Line]:
-        """The process is over: what a crash left without its time, and a last line without its newline."""
-        lines: list[Line] = []
-        while self._out >= 0 and (chunk := os.pread(self._out, _SLICE, self._at)):
-            self._at += len(chunk)
-            lines += self._lines.feed(chunk, self._time)
-        return lines + self._lines.finish(self._time)
-
-    def close(self) -> None:
-        for fd in (self._out, self._times):
-            if fd >= 0:
-                os.close(fd)
-        self._out = self._times = -1
-
-    def _opened(self) -> bool:
-        if self._times < 0:
-            try:
-                self._out = os.open(self._folder / OUT, os.O_RDONLY)
-                self._times = os.open(self._folder / TIMES, os.O_RDONLY)
-            except FileNotFoundError:
-                self.close()
-                return False
-        return True
-
-    def _stamps(self) -> list[tuple[int, float]]:
-        if self._record is None:
-            self._record = self._first_record()
-        data = os.pread(self._times, _STAMPS * _STAMP.size, self._record * _STAMP.size)
-        return list(_STAMP.iter_unpack(data[: len(data) // _STAMP.size * _STAMP.size]))
-
-    def _first_record(self) -> int:
-        """The first that tells of output after our offset. Offsets only grow in the file."""
-        count = os.fstat(self._times).st_size // _STAMP.size
-
-        def stamp(index: int) -> tuple[int, float]:
-            end, time = _STAMP.unpack(os.pread(self._times, _STAMP.size, index * _STAMP.size))
-            return end, time
-
-        first = bisect.bisect_right(range(count), self._at, key=lambda index: stamp(index)[0])
-        if first:
-            self._time = stamp(first - 1)[1]
-        return first
 
 
 async def end_leftovers(folder: Path, process_id: str) -> int:
