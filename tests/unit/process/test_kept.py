@@ -24,7 +24,6 @@ from untether.process import keeper
 from untether.process.host import AgentProcess, Launch, Line, Rung, SpawnFailed, Vitals, WriteFailed
 from untether.process.journal import JournalReader, JournalWriter
 from untether.process.kept import (
-    JournalTail,
     KeeperLimits,
     KeptProcess,
     NotStarted,
