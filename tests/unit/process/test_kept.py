@@ -22,7 +22,7 @@ from tests.unit.process.agents import launch, lives
 from tests.unit.process.keepers import end_all, keeper_pid, kill_keeper, output, wait_for
 from untether.process import keeper
 from untether.process.host import AgentProcess, Launch, Line, Rung, SpawnFailed, Vitals, WriteFailed
-from untether.process.journal import JournalReader, JournalWriter
+from untether.process.journal import JournalReader, JournalTail, JournalWriter
 from untether.process.kept import (
     KeeperLimits,
     KeptProcess,
