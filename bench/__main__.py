@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from . import feed, keeper, latency, recovery, start
+from . import feed, keeper, latency, recovery, start, store
 from .figures import Figure, as_json, table
 
 MEASUREMENTS: Mapping[str, Callable[[], list[Figure]]] = {
@@ -22,6 +22,7 @@ MEASUREMENTS: Mapping[str, Callable[[], list[Figure]]] = {
     "latency": latency.measure,
     "keeper": keeper.measure,
     "recovery": recovery.measure,
+    "store": store.measure,
     "start": start.measure,
 }
 

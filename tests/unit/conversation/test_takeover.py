@@ -11,10 +11,13 @@ import anyio
 import pytest
 
 from tests.support.chat import FakeChat, engines_for, office_with
+from untether.clock import SystemClock
 from untether.conversation.office import Office
 from untether.process.hosts import Keepers
 from untether.process.kept import KeeperLimits
-from untether.store import deliveries, interactions, runs
+from untether.store import deliveries, interactions, kv, runs
+from untether.store.database import Database
+from untether.store.migrate import load_migrations
 
 pytestmark = pytest.mark.anyio
 
@@ -116,3 +119,45 @@ async def test_a_follow_up_goes_into_the_process_that_was_taken_up(tmp_path: Pat
         (second,) = office.scheduler.processes()
         assert second.start.process_id == first.start.process_id
         await settled(chat, office)
+
+
+async def away(folder: Path, seconds: float) -> None:
+    """As if the bridge had been gone for so long."""
+    async with Database(folder / "untether.db", migrations=load_migrations()) as db:
+        last = SystemClock().now() - seconds
+        await db.write(lambda conn: kv.put(conn, "alive", repr(last)))
+
+
+@pytest.mark.parametrize(("seconds", "again"), [(60.0, 0), (600.0, 1)])
+async def test_after_a_long_absence_open_requests_are_announced_once_more(
+    tmp_path: Path, seconds: float, again: int
+) -> None:
+    chat = FakeChat()
+    async with bridge(tmp_path, chat):
+        await chat.say("permission please")
+        asked = await chat.shown("⏸ Run a command?", button="Approve")
+    await away(tmp_path, seconds)
+    async with bridge(tmp_path, chat) as office:
+        await chat.shown("↻ Back after", "your run went on.")
+        told = [shown for shown in chat.messages if shown.card.reply_to == asked.message_id]
+        assert len(told) == again
+        await chat.tap(asked, "Approve")
+        await chat.until(lambda: len(answers(chat)) == 1)
+        await chat.until(lambda: all(shown.deleted for shown in told))
+        await settled(chat, office)
+
+
+async def test_a_restart_that_is_delivered_twice_restarts_once(tmp_path: Path) -> None:
+    chat, restarts = FakeChat(), list[int]()
+    async with bridge(tmp_path, chat) as office:
+        office.services.restart = lambda: restarts.append(1)
+        await chat.say("/restart", key="900")
+        notice = await chat.shown("↻ Restarting…")
+        await chat.until(lambda: restarts)
+    async with bridge(tmp_path, chat) as office:
+        office.services.restart = lambda: restarts.append(2)
+        await chat.say("/restart", key="900")  # Telegram had not heard that we have it
+        await chat.until(lambda: notice.text == "✓ Restarted")
+        await chat.say("/help")
+        await chat.shown("/restart")
+    assert restarts == [1]
