@@ -205,9 +205,13 @@ class Say(Record, frozen=True, tag="say"):
 
 
 class Interrupt(Record, frozen=True, tag="interrupt"):
-    """`cancel_queued`: and withdraw the messages that the agent has not taken."""
+    """`cancel_queued`: and withdraw the messages that the agent has not taken.
+
+    `why`: what is told of it when no person asked for it, and what to do then; it is nothing to the session.
+    """
 
     cancel_queued: bool = False
+    why: tuple[str, ...] = ()
 
 
 class Configure(Record, frozen=True, tag="configure"):

@@ -54,7 +54,7 @@ from . import cards, queue, requests
 from .edits import ProgressEdits
 from .endings import Endings
 from .engines import Engine
-from .live_run import LiveRun
+from .live_run import Limit, LiveRun
 from .recovery import NO_ROWS, Left, rows_of
 from .services import Services
 from .watch import Watch, as_told
@@ -269,7 +269,8 @@ class LiveProcess:
         """Ask the agent to end the turn. False when it did not in time, or the request could not be stored."""
         with anyio.move_on_after(_STOP_PATIENCE_S), suppress(Ended):
             try:
-                await driver.submit(Interrupt(withdraw))
+                why = (view.limit.error, view.limit.advice) if view.limit is not None else ()
+                await driver.submit(Interrupt(withdraw, why))
             except StoreError as error:
                 log.error("run.interrupt_not_stored", run=view.run_id, error=str(error))
                 return False
@@ -385,9 +386,10 @@ class LiveProcess:
         match item:
             case Begin(prompt=prompt) | Say(prompt=prompt):
                 self.recall_message(prompt)
-            case Interrupt():
+            case Interrupt(why=why):
                 if (busy := self.busy) is not None:
                     busy.stopping = True
+                    busy.limit = Limit(*why) if why else busy.limit
             case End(exit=exit):
                 self._lost = exit.lost
 

@@ -15,6 +15,7 @@ from untether.clock import SystemClock
 from untether.conversation.office import Office
 from untether.process.hosts import Keepers
 from untether.process.kept import KeeperLimits
+from untether.session import Interrupt
 from untether.store import deliveries, interactions, kv, runs
 from untether.store.database import Database
 from untether.store.migrate import load_migrations
@@ -161,3 +162,22 @@ async def test_a_restart_that_is_delivered_twice_restarts_once(tmp_path: Path) -
         await chat.say("/help")
         await chat.shown("/restart")
     assert restarts == [1]
+
+
+async def test_why_a_run_was_stopped_is_known_after_a_kill(tmp_path: Path) -> None:
+    chat, slow = FakeChat(), engines_for({"env": {}})
+    told = ("No sign of life for 60 min.", "Try again.")
+    async with bridge(tmp_path, chat, engines=slow) as office:
+        await chat.say("slow 30")
+        await chat.shown("▸ demo", "step 1")
+        (live,) = office.scheduler.processes()
+        live.apply = _never  # type: ignore[method-assign]  # from here on the bridge does nothing any more
+        assert live.driver is not None
+        await live.driver.submit(Interrupt(why=told))
+    async with bridge(tmp_path, chat, engines=slow) as office:
+        await chat.shown("✗ No sign of life for 60 min.", "Try again.", button="Try again")
+        await settled(chat, office)
+
+
+async def _never(*_: object) -> None:
+    await anyio.sleep_forever()
