@@ -171,7 +171,7 @@ async def test_why_a_run_was_stopped_is_known_after_a_kill(tmp_path: Path) -> No
         await chat.say("slow 30")
         await chat.shown("▸ demo", "step 1")
         (live,) = office.scheduler.processes()
-        live.apply = _never  # type: ignore[method-assign]  # from here on the bridge does nothing any more
+        live.apply = _never  # type: ignore[assignment, method-assign]  # from here on the bridge does nothing any more
         assert live.driver is not None
         await live.driver.submit(Interrupt(why=told))
     async with bridge(tmp_path, chat, engines=slow) as office:
