@@ -316,11 +316,14 @@ class KeptProcess:
                 self._called = anyio.Event()
                 await self._called.wait()
 
-    async def _receive(self, stream: anyio.abc.ByteReceiveStream) -> bool:
+    async def _receive(self, stream: anyio.abc.SocketStream) -> bool:
         rest = b""
         attached = False
+        socket = stream.extra(anyio.abc.SocketAttribute.raw_socket)
         with suppress(OSError, anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
             while True:
+                # A `receive` that is cancelled just when data comes leaves an error in the event loop (anyio 4.16).
+                await anyio.wait_readable(socket)
                 *lines, rest = (rest + await stream.receive()).split(b"\n")
                 for line in lines:
                     attached |= self._hear(json.loads(line))
