@@ -528,12 +528,8 @@ class LiveProcess:
             end = partial(self._endings.end, view=run, event=event, resume=self.resume, offset=place.offset, now=now)
             jobs.append(partial(end, answering=answering, lost=self._lost))
             after.append(partial(self._closed, run))
-        if ended:
-            after.append(partial(self._tell_end, ended[0], event))
-
-    def _tell_end(self, run: LiveRun, event: CompletedEvent | TurnEvent) -> None:
-        if self.ready.is_set():  # what is folded again was told by the start before
-            self.on_end(run, event)
+        if ended and place > self._applied:  # what is folded again was told by the start before
+            after.append(lambda: self.on_end(ended[0], event))
 
     def _drop(self, view: LiveRun, now: float, jobs: list[Job], after: list[Callable[[], None]]) -> None:
         """A message went back to the queue: its run never happened."""

@@ -64,7 +64,7 @@ class Budget:
             if cost >= limits.per_run:
                 lines.append(f"■ This run reached the limit of a run: {told}.")
             elif limits.warn_at and cost >= limits.warn_at * limits.per_run:
-                lines.append(f"· {cost / limits.per_run:.0%} of the limit of a run: {told}.")
+                lines.append(f"· {round(100 * cost / limits.per_run)} % of the limit of a run: {told}.")
         if limits.per_day is not None and cost > 0:
             lines += self._day_remarks(limits.per_day, today.cost_usd - cost, today.cost_usd)
         if limits.outlier and cost > limits.outlier:
@@ -79,7 +79,7 @@ class Budget:
             return [f"■ Daily limit reached: {told}.{then}"]
         threshold = self._limits.warn_at * limit
         return (
-            [f"· {after / limit:.0%} of the daily limit: {told}."]
+            [f"· {round(100 * after / limit)} % of the daily limit: {told}."]
             if 0 < threshold <= after and before < threshold
             else []
         )
