@@ -95,11 +95,12 @@ class Endings:
 
     def _login_lost(self, conn: sqlite3.Connection, view: LiveRun, card: Card, now: float) -> Card:
         """The login of the engine is lost: its messages wait from now on. That is said once for all chats."""
-        if not logged_out.lose(conn, self._engine.id):
+        found = logged_out.lose(conn, self._engine.id)
+        if found == "known":
             return card
         backend, owner = self._engine.backend, self._services.options.owner
         can_log_in = backend.login is not None
-        if owner is not None and owner != view.chat:
+        if found == "new" and owner is not None and owner != view.chat:
             told = money_cards.login_lost(backend.id, backend.title, can_log_in=can_log_in)
             deliveries.add_send(conn, owner, [told], "notice", now)
         line = money_cards.login_lost_line(backend.id)

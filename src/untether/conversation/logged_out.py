@@ -7,6 +7,7 @@ The functions are jobs for a transaction.
 from __future__ import annotations
 
 import sqlite3
+from typing import Literal
 
 from ..store import deliveries, kv, threads
 from ..store.threads import Message, Thread
@@ -23,11 +24,11 @@ def is_lost(conn: sqlite3.Connection, engine: str) -> bool:
     return kv.get(conn, _key(engine)) is not None
 
 
-def lose(conn: sqlite3.Connection, engine: str) -> bool:
-    """A run found that the login is lost. False when that is known, and needs not be told again."""
-    known = kv.get(conn, _key(engine))
+def lose(conn: sqlite3.Connection, engine: str) -> Literal["new", "still", "known"]:
+    """A run found that the login is lost: that is new, a try found it so still, or it is known and told."""
+    before = kv.get(conn, _key(engine))
     kv.put(conn, _key(engine), _LOST)
-    return known != _LOST
+    return "new" if before is None else "known" if before == _LOST else "still"
 
 
 def regain(conn: sqlite3.Connection, engine: str) -> None:
