@@ -23,7 +23,6 @@ from .login import Login
 from .modes import Modes
 from .scheduler import Scheduler
 from .services import Services
-from .spending import OVER_BUDGET
 from .takeover import RESTARTED
 from .while_busy import Toast, WhileBusy
 
@@ -418,7 +417,8 @@ class Commands:
             await toast("Done")
             await self._change(update, tap, card)
         elif what in (money_cards.LOGIN, money_cards.TRY_NOW):
-            await self._tap_login(update, tap, what, about, toast)
+            if (told := await self.login.tap(tap, what, about, toast)) is not None:
+                await self.tell(tap.chat, told, update)
         elif what in ContinueAt.BUTTONS and about.isdigit():
             await self.continue_at.tap(update, tap, what, int(about), toast)
         elif what in WhileBusy.BUTTONS and about.isdigit():
@@ -439,17 +439,6 @@ class Commands:
 
         await services.db.write(job)
         services.outbox.kick()
-
-    async def _tap_login(self, update: Update, tap: TapIn, what: str, engine_id: str, toast: Toast) -> None:
-        if what == money_cards.TRY_NOW:
-            await toast(await self.login.try_now(engine_id))
-            await self._services.db.write(lambda conn: updates.done(conn, update.id))
-            return
-        if not self._services.is_owner(tap.chat, tap.sender):
-            await toast("Only the owner may log in")
-            return
-        await toast("")
-        await self.tell(tap.chat, await self.login.begin(tap.chat, tap.sender, engine_id), update)
 
     async def _tap_grant(self, update: Update, tap: TapIn, grant_id: int, toast: Toast) -> None:
         said, card = await self._granted.revoke(grant_id)
@@ -490,46 +479,11 @@ class Commands:
         elif what == cards.DETAILS:
             await toast("")
             await self.tell(tap.chat, cards.details(run.raw_error or run.error or "Nothing more is known."), update)
-        elif what == money_cards.ANYWAY and not services.is_owner(tap.chat, tap.sender):
-            await toast("Only the owner may go over a limit")
         elif what in (cards.AGAIN, cards.RESUME, money_cards.ANYWAY):
-            await self._repeat(update, tap, run, what=what, toast=toast)
+            if await repeat.tapped(services, update, tap, run, what, toast):
+                self._scheduler.wake(run.thread_id)
         else:
             await toast("This button is not known any more")
-
-    async def _repeat(self, update: Update, tap: TapIn, run: runs.Run, *, what: str, toast: Toast) -> None:
-        """Send a run's message again, or go on where it was interrupted. Each run is repeated once by its button."""
-        services = self._services
-        resume = what == cards.RESUME
-        sender = tap.sender.name or tap.sender.id
-
-        def job(conn: sqlite3.Connection) -> bool:
-            added = repeat.again(
-                conn,
-                services,
-                run,
-                goes_on=resume and run.taken,
-                chat=tap.chat,
-                sender=sender,
-                update_id=update.id,
-                options={OVER_BUDGET: True} if what == money_cards.ANYWAY else None,
-            )
-            if added is None:
-                return False
-            continue_at.superseded(conn, run.id)
-            # The button has done its work: it goes, and the message stays.
-            if (shown := deliveries.of_message(conn, tap.chat, tap.message_id)) is not None and shown.card is not None:
-                left = money_cards.not_continued(cards.without(shown.card, what))
-                deliveries.add_edit(conn, shown.id, left, services.clock.now(), priority=Priority.NOTICE)
-            updates.done(conn, update.id)
-            return True
-
-        if not await services.db.write(job):
-            await toast("Already sent again")
-            return
-        await toast("Resuming" if resume else "Sent again")
-        services.outbox.kick()
-        self._scheduler.wake(run.thread_id)
 
 
 def _messages(count: int) -> str:

@@ -68,14 +68,6 @@ def drop(conn: sqlite3.Connection, thread_ids: Sequence[int], now: float) -> int
     return len(found)
 
 
-def superseded(conn: sqlite3.Connection, run_id: int) -> None:
-    """A run was sent again in another way."""
-    schedule = schedules.of_run(conn, run_id)
-    if schedule is not None:
-        for state in ("offered", "waiting"):
-            schedules.move(conn, schedule.id, state, "dropped")
-
-
 def _show(conn: sqlite3.Connection, schedule: Schedule, now: float, change: Callable[[Card], Card]) -> None:
     """Change the message that offers a continuation; its content may be gone when it is very old."""
     shown = deliveries.get(conn, schedule.delivery_id) if schedule.delivery_id is not None else None

@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import sqlite3
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from subprocess import PIPE, STDOUT
 
@@ -30,7 +31,7 @@ from ..store import deliveries, kv, updates
 from ..store.updates import Update
 from ..text import words
 from ..text.clean import clean_text
-from ..transport import Card, ChatRef, MessageIn, Priority, Sender
+from ..transport import Card, ChatRef, MessageIn, Priority, Sender, TapIn
 from . import cards, logged_out, money_cards
 from .engines import Engine
 from .scheduler import Scheduler
@@ -140,6 +141,17 @@ class Login:
         await services.db.write(lambda conn: logged_out.probe(conn, engine_id))
         self._scheduler.logged_in(engine_id)
         return "Trying"
+
+    async def tap(self, tap: TapIn, what: str, engine_id: str, toast: Callable[[str], Awaitable[None]]) -> Card | None:
+        """`Log in` or `Try now` under a lost login. What to say in the chat, if anything."""
+        if what == money_cards.TRY_NOW:
+            await toast(await self.try_now(engine_id))
+            return None
+        if not self._services.is_owner(tap.chat, tap.sender):
+            await toast("Only the owner may log in")
+            return None
+        await toast("")
+        return await self.begin(tap.chat, tap.sender, engine_id)
 
     def cancel(self, chat: ChatRef) -> bool:
         """Give up the login that goes on, if it was begun in this chat or its link is here."""

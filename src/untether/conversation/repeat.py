@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ..store import kv, threads
+from ..store import deliveries, kv, schedules, threads, updates
 from ..store.runs import Run
 from ..store.threads import Message
-from ..transport import ChatRef
+from ..store.updates import Update
+from ..transport import ChatRef, Priority, TapIn
+from . import cards, money_cards
 from .services import Services
 from .spending import OVER_BUDGET
 
@@ -52,3 +55,42 @@ def again(
         inlined=sent.inlined if sent is not None else "",
         attachments=sent.attachments if sent is not None else (),
     )
+
+
+async def tapped(
+    services: Services, update: Update, tap: TapIn, run: Run, what: str, toast: Callable[[str], Awaitable[None]]
+) -> bool:
+    """A tap on `Try again`, `Resume` or `Run anyway` of a run. Whether there is something new in the queue."""
+    over_budget = what == money_cards.ANYWAY
+    if over_budget and not services.is_owner(tap.chat, tap.sender):
+        await toast("Only the owner may go over a limit")
+        return False
+    resume = what == cards.RESUME
+
+    def job(conn: sqlite3.Connection) -> bool:
+        added = again(
+            conn,
+            services,
+            run,
+            goes_on=resume and run.taken,
+            chat=tap.chat,
+            sender=tap.sender.name or tap.sender.id,
+            update_id=update.id,
+            options={OVER_BUDGET: True} if over_budget else None,
+        )
+        if added is None:
+            return False
+        schedules.drop_of_run(conn, run.id)
+        # The button has done its work: it goes, and the message stays.
+        if (shown := deliveries.of_message(conn, tap.chat, tap.message_id)) is not None and shown.card is not None:
+            left = money_cards.not_continued(cards.without(shown.card, what))
+            deliveries.add_edit(conn, shown.id, left, services.clock.now(), priority=Priority.NOTICE)
+        updates.done(conn, update.id)
+        return True
+
+    if not await services.db.write(job):
+        await toast("Already sent again")
+        return False
+    await toast("Resuming" if resume else "Sent again")
+    services.outbox.kick()
+    return True

@@ -47,11 +47,6 @@ def get(conn: sqlite3.Connection, schedule_id: int) -> Schedule | None:
     return None if row is None else _schedule(row)
 
 
-def of_run(conn: sqlite3.Connection, run_id: int) -> Schedule | None:
-    row = conn.execute(f"{_SELECT} WHERE run_id = ?", (run_id,)).fetchone()
-    return None if row is None else _schedule(row)
-
-
 def due(conn: sqlite3.Connection, now: float) -> list[Schedule]:
     """Those that wait and whose time has come, the earliest first."""
     rows = conn.execute(f"{_SELECT} WHERE state = 'waiting' AND due <= ? ORDER BY due, id", (now,))
@@ -67,6 +62,13 @@ def waiting_in(conn: sqlite3.Connection, thread_ids: Sequence[int]) -> list[Sche
         )
         found += [_schedule(row) for row in rows]
     return found
+
+
+def drop_of_run(conn: sqlite3.Connection, run_id: int) -> None:
+    """A run was sent again in another way."""
+    conn.execute(
+        "UPDATE schedules SET state = 'dropped' WHERE run_id = ? AND state IN ('offered', 'waiting')", (run_id,)
+    )
 
 
 def move(conn: sqlite3.Connection, schedule_id: int, before: State, after: State) -> bool:
