@@ -33,20 +33,20 @@ class Budget:
 
     def refusal(self, message: Message) -> str:
         """Why a message may not start a run now; "" when it may."""
-        if not self._limits.stops or message.options.get(OVER_BUDGET):
+        if not self._limits.stops or self._limits.per_day is None or message.options.get(OVER_BUDGET):
             return ""
         services = self._services
         spent = services.db.read(lambda conn: self.today(conn, services.clock.now()))
-        return f"Daily limit {words.money(self._limits.per_day or 0)} reached" if self._day_is_over(spent) else ""
+        return f"Daily limit {words.money(self._limits.per_day)} reached" if self._day_is_over(spent) else ""
 
     def _day_is_over(self, spent: Spent) -> bool:
         return self._limits.per_day is not None and spent.cost_usd >= self._limits.per_day
 
     def stops_after(self, run_id: int) -> str:
         """Why the agent of a run that has ended is to go no further by itself; "" when it may."""
-        if not self._limits.stops:
-            return ""
         services, limits = self._services, self._limits
+        if not limits.stops or (limits.per_run is None and limits.per_day is None):
+            return ""
         cost = services.db.read(lambda conn: ledger.cost_of(conn, run_id))
         if limits.per_run is not None and cost >= limits.per_run:
             return "the limit of a run is reached"

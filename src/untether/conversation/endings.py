@@ -98,9 +98,14 @@ class Endings:
         found = logged_out.lose(conn, self._engine.id)
         if found == "known":
             return card
-        backend, owner = self._engine.backend, self._services.options.owner
+        backend, services = self._engine.backend, self._services
+        # On a transport that shows all, a page stands for the card of a failure: there it is told beside it.
+        shows_all = (
+            services.transports[view.chat.transport].shows_all if view.chat.transport in services.transports else False
+        )
+        owner = services.options.owner or (view.chat if shows_all else None)
         can_log_in = backend.login is not None
-        if found == "new" and owner is not None and owner != view.chat:
+        if found == "new" and owner is not None and (shows_all or owner != view.chat):
             told = money_cards.login_lost(backend.id, backend.title, can_log_in=can_log_in)
             deliveries.add_send(conn, owner, [told], "notice", now)
         line = money_cards.login_lost_line(backend.id)

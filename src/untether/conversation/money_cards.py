@@ -10,6 +10,7 @@ from ..store.ledger import PlaceSpent, Spent
 from ..text import words
 from ..text.blocks import Block, Code, Line
 from ..transport import Button, Card, Rows
+from . import cards
 
 # Data of buttons; see `cards`. The first two are about a schedule, ANYWAY about a run, the others about an engine.
 LATER, NOT_LATER, ANYWAY, LOGIN, TRY_NOW = "later", "notlater", "anyway", "login", "trynow"
@@ -49,7 +50,9 @@ def continue_planned(card: Card, schedule_id: int, at: str) -> Card:
 
 def continued(card: Card, at: str) -> Card:
     """It was gone on with, at its time: there is nothing left to tap but its details."""
-    rows = (tuple(button for button in row if not button.data.startswith("again:")) for row in _plain(card).buttons)
+    rows = (
+        tuple(button for button in row if not button.data.startswith(f"{cards.AGAIN}:")) for row in _plain(card).buttons
+    )
     return with_lines(
         msgspec.structs.replace(_plain(card), buttons=tuple(row for row in rows if row)), (f"{_CONTINUED}{at}",)
     )
@@ -96,7 +99,7 @@ def _runs(count: int) -> str:
 
 def held(engine: str, message_id: int, reply_to: str) -> Card:
     """Under a message that waits until its engine is logged in."""
-    withdraw = Button("Withdraw", f"withdraw:{message_id}")
+    withdraw = Button("Withdraw", f"{cards.WITHDRAW}:{message_id}")
     return Card((Line(f"⏳ waits for the login of {engine}"),), buttons=((withdraw,),), silent=True, reply_to=reply_to)
 
 

@@ -196,3 +196,15 @@ async def test_nothing_is_left_of_a_program_that_is_given_up(tmp_path: Path) -> 
         await chat.shown("■ The login is given up.")
         await anyio.to_thread.run_sync(lambda: psutil.wait_procs(procs, timeout=10))
         assert not any(one.is_running() for one in procs)
+
+
+async def test_without_a_messenger_whoever_is_at_the_console_logs_in(tmp_path: Path) -> None:
+    chat, (engines, _) = FakeChat("console", shows_all=True), logins(tmp_path, Turn(detail=LOGGED_OUT))
+    async with office_with(tmp_path, chat, engines=engines):
+        await chat.say("one")
+        told = await chat.shown("✗ scripted is not logged in any more.", button="Log in")
+        await chat.tap(told, "Log in")
+        link = await chat.shown("⏸ Log in to scripted", LINK, button="Open")
+        assert link.chat == ChatRef("console", "1")
+        await chat.say(CODE)
+        await chat.shown("✓ scripted is logged in.")
