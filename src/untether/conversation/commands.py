@@ -12,7 +12,7 @@ from ..store.updates import Update
 from ..text import words
 from ..text.blocks import Line
 from ..transport import Button, Card, ChatRef, MessageIn, Priority, TapIn
-from . import cards, context, continue_at, logged_out, money_cards, queue, repeat, twins
+from . import cards, context, logged_out, money_cards, planned, queue, repeat, twins
 from .asking import Asking
 from .budget import Budget
 from .continue_at import ContinueAt
@@ -311,7 +311,7 @@ class Commands:
             withdrawn = threads.withdraw_queued(conn, ids, update.id)
             for message in withdrawn:
                 queue.withdrawn(conn, message, now)
-            planned = continue_at.drop(conn, ids, now)
+            given_up = planned.drop(conn, ids, now)
             # Messages of this chat that are stored but not routed yet are withdrawn too: they came before.
             unrouted = 0
             if thread_ids is None:
@@ -319,7 +319,7 @@ class Commands:
             if forget:
                 threads.set_chat(conn, chat, current=None)
             runs.ask_stop(conn, ids)
-            if (card := said(len(withdrawn) + unrouted + planned)) is not None:
+            if (card := said(len(withdrawn) + unrouted + given_up)) is not None:
                 deliveries.add_send(conn, chat, services.parts(chat, card), "notice", now)
             return True
 

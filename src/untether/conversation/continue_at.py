@@ -1,4 +1,4 @@
-"""Going on when a spent quota is renewed: offered under the run that failed for it, planned by a tap or by itself.
+"""Going on when a spent quota is renewed: planned by a tap, or by itself (see `planned`).
 
 A plan is a row: it survives restarts, fires once, and a time that was missed fires at the next start.
 """
@@ -6,9 +6,8 @@ A plan is a row: it survives restarts, fires once, and a time that was missed fi
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
 
 import structlog
 
@@ -18,7 +17,7 @@ from ..store.schedules import Schedule
 from ..store.updates import Update
 from ..text import words
 from ..transport import Card, ChatRef, TapIn
-from . import cards, money_cards, queue, repeat
+from . import cards, money_cards, planned, queue, repeat
 from .scheduler import Scheduler
 from .services import Services
 
@@ -34,45 +33,6 @@ _LATE = {
     "fired": "It was continued",
     "dropped": "It was sent again or given up",
 }
-
-
-def offer(
-    conn: sqlite3.Connection,
-    services: Services,
-    chat: ChatRef,
-    run_id: int,
-    detail: dict[str, Any],
-    card: Card,
-    now: float,
-) -> tuple[Card, int | None]:
-    """The card of a failed run with what its spent quota allows, and the row's id; None when that is nothing.
-
-    `detail` is that of the event. Set the row's delivery afterwards.
-    """
-    due = detail.get("resets_at") if detail.get("quota") else None
-    if not isinstance(due, int | float) or due <= now:
-        return card, None
-    auto = threads.chosen(conn, chat, "auto_continue")
-    planned = services.options.auto_continue if auto is None else bool(auto)
-    schedule_id = schedules.add(conn, run_id, due, "waiting" if planned else "offered")
-    decorate = money_cards.continue_planned if planned else money_cards.continue_offered
-    return decorate(card, schedule_id, words.clock_time(due, services.options.zone, now)), schedule_id
-
-
-def drop(conn: sqlite3.Connection, thread_ids: Sequence[int], now: float) -> int:
-    """Give up what is planned in some threads; how much that was."""
-    found = schedules.waiting_in(conn, thread_ids)
-    for schedule in found:
-        schedules.move(conn, schedule.id, "waiting", "dropped")
-        _show(conn, schedule, now, money_cards.not_continued)
-    return len(found)
-
-
-def _show(conn: sqlite3.Connection, schedule: Schedule, now: float, change: Callable[[Card], Card]) -> None:
-    """Change the message that offers a continuation; its content may be gone when it is very old."""
-    shown = deliveries.get(conn, schedule.delivery_id) if schedule.delivery_id is not None else None
-    if shown is not None and shown.card is not None:
-        deliveries.show(conn, shown.id, change(shown.card), now)
 
 
 class ContinueAt:
@@ -114,7 +74,7 @@ class ContinueAt:
         if message is None:
             return None
         at = words.clock_time(now, self._services.options.zone)
-        _show(conn, schedule, now, lambda card: money_cards.continued(card, at))
+        planned.show(conn, schedule, now, lambda card: money_cards.continued(card, at))
         live = self._scheduler.live(thread.id)
         if waiting or (live is not None and live.busy is not None):
             queue.announce(conn, message, now, steer=self._scheduler.can_steer(thread))
@@ -138,7 +98,7 @@ class ContinueAt:
                 return _LATE[schedule.state]
             at = words.clock_time(schedule.due, zone, now)
             decorate = money_cards.continue_planned if plans else money_cards.continue_offered
-            _show(conn, schedule, now, lambda card: decorate(card, schedule_id, at))
+            planned.show(conn, schedule, now, lambda card: decorate(card, schedule_id, at))
             return f"Continues at {at}" if plans else "Not continued by itself"
 
         await toast(await services.db.write(job))

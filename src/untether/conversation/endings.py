@@ -12,7 +12,7 @@ from ..model import CompletedEvent, ResumeToken, TurnEvent, Usage
 from ..store import deliveries, ledger, runs, schedules
 from ..text import words
 from ..transport import Card, ChatRef
-from . import cards, continue_at, logged_out, money_cards, queue
+from . import cards, logged_out, money_cards, planned, queue
 from .budget import Budget
 from .engines import CANNOT_ASK, Engine
 from .live_run import LiveRun
@@ -85,7 +85,7 @@ class Endings:
                 card = self._login_lost(conn, view, card, now)
             offered = None
             if state == "failed":
-                card, offered = continue_at.offer(conn, self._services, view.chat, view.run_id, event.detail, card, now)
+                card, offered = planned.offer(conn, self._services, view.chat, view.run_id, event.detail, card, now)
             parts = self._services.parts(view.chat, card)
             sent = deliveries.add_send(conn, view.chat, parts, role, now, run_id=view.run_id)
             if offered is not None:
