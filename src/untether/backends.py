@@ -35,11 +35,22 @@ _ID = re.compile(r"[a-z0-9_]{1,32}")
 
 # An engine is chosen with `/ID` in a chat and named on the command line, so its id may be no command there.
 _COMMANDS = """
-    agent ask at auth browse cancel config continue ctx doctor export file grants health help init listen loop model
-    new pair ping planmode plugins queue reasoning replay restart runs start stats status steer stop threads topic
-    trigger usage verbose version
+    agent ask at auth autocontinue browse cancel config continue ctx doctor export file grants health help init listen
+    loop model new pair ping planmode plugins queue reasoning replay restart runs start stats status steer stop threads
+    topic trigger usage verbose version
 """
 RESERVED_IDS = frozenset(_COMMANDS.split())
+
+
+class Login(Record, frozen=True):
+    """How the CLI of an engine logs in without a terminal: it prints a link, and ends with 0 when it is logged in.
+
+    `arguments` come after the program. `takes_code`: it reads the code that the page shows as a line of its stdin;
+    else it waits for the page by itself, and what it prints may name a code to type there.
+    """
+
+    arguments: tuple[str, ...]
+    takes_code: bool = True
 
 
 @dataclass(frozen=True)
@@ -49,7 +60,7 @@ class EngineBackend:
     `build_runner(config, config_path)` makes the runner from the engine's table and the path of the file it is in; it
     raises ValueError with a message for the owner when the table is wrong. `cli_cmd` is the program that must be on
     PATH (None: none is needed), `install_cmd` how to get it, `min_version` the oldest one that works. `title` is how
-    people call it, by default the id.
+    people call it, by default the id. `login` is for `/auth`, None when it has to be done on the machine.
     """
 
     id: str
@@ -59,6 +70,7 @@ class EngineBackend:
     min_version: str | None = None
     capabilities: Capabilities = field(default_factory=Capabilities)
     title: str = ""
+    login: Login | None = None
 
     def __post_init__(self) -> None:
         if not self.title:

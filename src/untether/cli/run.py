@@ -29,6 +29,7 @@ from ..conversation.office import Office
 from ..conversation.outbox import Outbox
 from ..conversation.preamble import preamble_of
 from ..conversation.services import Options, Services, WatchLimits
+from ..conversation.spending import BudgetLimits
 from ..conversation.times import ReminderTimes
 from ..faults import Steering, point
 from ..process.environment import agent_environment
@@ -40,7 +41,7 @@ from ..process.scope import keeper_prefix
 from ..runner import Runner
 from ..sd_notify import Notifier
 from ..settings import ConfigError, Settings, load
-from ..settings.model import MIB, Reminders, quiet_hours
+from ..settings.model import MIB, CostBudget, Reminders, Telegram, quiet_hours
 from ..store import kv, moves
 from ..store.database import Database, StoreError
 from ..store.lock import AlreadyRunning, StateLock
@@ -313,6 +314,9 @@ class Bridge:
             zone=settings.zone,
             reminders=_reminder_times(settings.reminders),
             busy=settings.chat.busy,
+            budget=_budget(settings.cost_budget),
+            auto_continue=settings.chat.auto_continue,
+            owner=_owner(telegram),
             max_file_bytes=settings.chat.max_file_mb * MIB,
         )
 
@@ -357,6 +361,25 @@ class Bridge:
 def _reminder_times(table: Reminders) -> ReminderTimes:
     quiet = quiet_hours(table.quiet_hours) if table.quiet_hours is not None else None
     return ReminderTimes(table.first_after if table.enabled else 0.0, table.every, quiet)
+
+
+def _budget(table: CostBudget) -> BudgetLimits:
+    enabled = table.enabled is not False
+    return BudgetLimits(
+        per_run=(table.max_cost_per_run or None) if enabled else None,
+        per_day=(table.max_cost_per_day or None) if enabled else None,
+        warn_at=table.warn_at_pct / 100,
+        stops=table.auto_cancel,
+        outlier=table.warn_run_above_usd if table.notify_run_outlier else 0.0,
+    )
+
+
+def _owner(telegram: Telegram | None) -> ChatRef | None:
+    """The private chat of the first user who is named, else the chat that is set when that is a private one."""
+    if telegram is None:
+        return None
+    named = telegram.allowed_user_ids[0] if telegram.allowed_user_ids else telegram.chat_id
+    return ChatRef("telegram", str(named)) if named > 0 else None
 
 
 def _home(settings: Settings) -> Path:

@@ -92,6 +92,8 @@ class LiveProcess:
         self.edits = ProgressEdits(services, lambda: self.active, self.status_card)
         self._endings = Endings(services, engine)
         self.watch = Watch(services.clock, services.options.watch, self)
+        self.on_end: Callable[[LiveRun, CompletedEvent | TurnEvent], None] = lambda run, event: None
+        """Called when the end of a run is committed, before anything else is handed over."""
         self.outdated = False  # what it started with is not right any more: it gets no further message
         self._closing = False
         self._lost = False
@@ -526,6 +528,8 @@ class LiveProcess:
             end = partial(self._endings.end, view=run, event=event, resume=self.resume, offset=place.offset, now=now)
             jobs.append(partial(end, answering=answering, lost=self._lost))
             after.append(partial(self._closed, run))
+        if ended and place > self._applied:  # what is folded again was told by the start before
+            after.append(lambda: self.on_end(ended[0], event))
 
     def _drop(self, view: LiveRun, now: float, jobs: list[Job], after: list[Callable[[], None]]) -> None:
         """A message went back to the queue: its run never happened."""

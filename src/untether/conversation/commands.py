@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Awaitable, Callable
-from datetime import datetime
 from functools import partial
 
 from ..model import Record
@@ -13,18 +12,19 @@ from ..store.updates import Update
 from ..text import words
 from ..text.blocks import Line
 from ..transport import Button, Card, ChatRef, MessageIn, Priority, TapIn
-from . import cards, context, queue, twins
+from . import cards, context, logged_out, money_cards, planned, queue, repeat, twins
 from .asking import Asking
+from .budget import Budget
+from .continue_at import ContinueAt
 from .desk import Desk
 from .directives import command, one_off
 from .granted import Granted
+from .login import Login
 from .modes import Modes
 from .scheduler import Scheduler
 from .services import Services
 from .takeover import RESTARTED
 from .while_busy import Toast, WhileBusy
-
-CONTINUE = "You were interrupted. Go on where you stopped."
 
 _SHOWN_QUEUED = 5  # messages of one thread in /status
 
@@ -55,6 +55,13 @@ COMMANDS: dict[str, Help] = {
     "steer": Help(
         "/steer [MESSAGE]", "messages go into the running turn; with one: only it", "/steer look at the tests first"
     ),
+    "usage": Help("/usage", "what was spent today and this week, and on what", "/usage"),
+    "autocontinue": Help(
+        "/autocontinue [on | off | clear]",
+        "whether runs go on by themselves when a spent quota is renewed",
+        "/autocontinue on",
+    ),
+    "auth": Help("/auth [ENGINE]", "log an agent in again; for the owner", "/auth claude"),
     "help": Help("/help [all | COMMAND]", "this list", "/help ctx"),
 }
 
@@ -63,7 +70,6 @@ UNAVAILABLE = frozenset(
     (
         "agent",
         "at",
-        "auth",
         "browse",
         "config",
         "continue",
@@ -81,14 +87,20 @@ UNAVAILABLE = frozenset(
         "stop",
         "topic",
         "trigger",
-        "usage",
         "verbose",
     )
 )
 
 
 class Commands:
-    URGENT = frozenset((*COMMANDS, "start")) - {"ctx", "planmode", "ask", "queue", "steer"}  # not behind messages
+    URGENT = frozenset((*COMMANDS, "start")) - {
+        "ctx",
+        "planmode",
+        "ask",
+        "queue",
+        "steer",
+        "autocontinue",
+    }  # not behind messages
 
     def __init__(self, services: Services, scheduler: Scheduler, desk: Desk) -> None:
         self._services = services
@@ -97,6 +109,9 @@ class Commands:
         self._granted = Granted(services, scheduler)
         self._modes = Modes(services, scheduler)
         self.while_busy = WhileBusy(services, scheduler)
+        self.continue_at = ContinueAt(services, scheduler)
+        self.login = Login(services, scheduler)
+        self._budget = Budget(services)
         # How a tap on an example becomes a message; the router sets it, which routes all messages.
         self.send_prompt: Callable[[Update, MessageIn], Awaitable[None]]
 
@@ -140,6 +155,12 @@ class Commands:
                 card = await self._modes.planmode(message.chat, rest)
             case "ask":
                 card = await self._modes.ask(message.chat, rest)
+            case "usage":
+                card = self._budget.usage()
+            case "autocontinue":
+                card = await self.continue_at.choose(message.chat, rest)
+            case "auth":
+                card = await self.login.begin(message.chat, message.sender, rest)
             case "grants":
                 card = self._granted.card()
             case _ if word in self._services.projects or word in self._services.engines.ids():
@@ -216,17 +237,14 @@ class Commands:
                 lines.append(Line(f"⏳ and {more} more behind them"))
         if not lines:
             lines.append(Line("Nothing runs and nothing waits."))
+        for engine_id in services.engines.ids():
+            if services.db.read(partial(logged_out.is_lost, engine=engine_id)):
+                lines.append(Line(f"✗ {engine_id} is not logged in: its messages wait"))
         for transport in services.transports.values():
             if trouble := transport.health():
                 lines.append(Line(f"✗ {transport.name}: {trouble}"))
         lines.append(Line(services.machine_line(), "quiet"))
-        midnight = (
-            datetime.fromtimestamp(now, services.options.zone)
-            .replace(hour=0, minute=0, second=0, microsecond=0)
-            .timestamp()
-        )
-        cost = services.db.read(lambda conn: runs.cost_since(conn, midnight))
-        lines.append(Line(f"today: {words.money(cost)}", "quiet"))
+        lines.append(Line(self._budget.today_line(now), "quiet"))
         return Card(tuple(lines))
 
     def _title(self, run_id: int) -> str:
@@ -246,6 +264,9 @@ class Commands:
 
     async def _cancel(self, update: Update, message: MessageIn) -> None:
         """A run that was stopped tells so itself."""
+        if self.login.cancel(message.chat):
+            await self.tell(message.chat, cards.notice("■ The login is given up.", silent=True), update)
+            return
         thread_ids = None
         if message.reply_to is not None:
             reply = message.reply_to
@@ -290,6 +311,7 @@ class Commands:
             withdrawn = threads.withdraw_queued(conn, ids, update.id)
             for message in withdrawn:
                 queue.withdrawn(conn, message, now)
+            given_up = planned.drop(conn, ids, now)
             # Messages of this chat that are stored but not routed yet are withdrawn too: they came before.
             unrouted = 0
             if thread_ids is None:
@@ -297,7 +319,7 @@ class Commands:
             if forget:
                 threads.set_chat(conn, chat, current=None)
             runs.ask_stop(conn, ids)
-            if (card := said(len(withdrawn) + unrouted)) is not None:
+            if (card := said(len(withdrawn) + unrouted + given_up)) is not None:
                 deliveries.add_send(conn, chat, services.parts(chat, card), "notice", now)
             return True
 
@@ -394,6 +416,11 @@ class Commands:
             card = await self.while_busy.choose(tap.chat, about)
             await toast("Done")
             await self._change(update, tap, card)
+        elif what in (money_cards.LOGIN, money_cards.TRY_NOW):
+            if (told := await self.login.tap(tap, what, about, toast)) is not None:
+                await self.tell(tap.chat, told, update)
+        elif what in ContinueAt.BUTTONS and about.isdigit():
+            await self.continue_at.tap(update, tap, what, int(about), toast)
         elif what in WhileBusy.BUTTONS and about.isdigit():
             await self.while_busy.tap(update, tap, what, int(about), toast)
         elif about.isdigit():
@@ -452,52 +479,11 @@ class Commands:
         elif what == cards.DETAILS:
             await toast("")
             await self.tell(tap.chat, cards.details(run.raw_error or run.error or "Nothing more is known."), update)
-        elif what in (cards.AGAIN, cards.RESUME):
-            await self._repeat(update, tap, run, resume=what == cards.RESUME, toast=toast)
+        elif what in (cards.AGAIN, cards.RESUME, money_cards.ANYWAY):
+            if await repeat.tapped(services, update, tap, run, what, toast):
+                self._scheduler.wake(run.thread_id)
         else:
             await toast("This button is not known any more")
-
-    async def _repeat(self, update: Update, tap: TapIn, run: runs.Run, *, resume: bool, toast: Toast) -> None:
-        """Send a run's message again, or go on where it was interrupted. Each run is repeated once by its button."""
-        services = self._services
-        message_id = run.message_id or 0  # 0 is no row: a turn that nobody asked for has no message
-        message = services.db.read(lambda conn: threads.message(conn, message_id))
-        # What the agent has taken is in its session: sending it again would do it twice.
-        again = message is not None and not (resume and run.taken)
-        marker = f"repeated:{run.id}"
-
-        def job(conn: sqlite3.Connection) -> bool:
-            if not kv.add(conn, marker, str(update.id)):
-                return False
-            thread = threads.thread(conn, run.thread_id)
-            known = thread is not None and thread.session is not None
-            threads.add_message(
-                conn,
-                thread_id=run.thread_id,
-                chat=message.chat if message is not None else tap.chat,
-                update_id=update.id,
-                prompt_id=services.new_id(),
-                message_id=message.message_id if message is not None else "",
-                sender=tap.sender.name or tap.sender.id,
-                text=message.text if message is not None and (again or not known) else CONTINUE,
-                now=services.clock.now(),
-                options=message.options if message is not None else {},
-                inlined=message.inlined if message is not None and again else "",
-                attachments=message.attachments if message is not None and again else (),
-            )
-            # The button has done its work: it goes, and the message stays.
-            if (shown := deliveries.of_message(conn, tap.chat, tap.message_id)) is not None and shown.card is not None:
-                left = cards.without(shown.card, cards.RESUME if resume else cards.AGAIN)
-                deliveries.add_edit(conn, shown.id, left, services.clock.now(), priority=Priority.NOTICE)
-            updates.done(conn, update.id)
-            return True
-
-        if not await services.db.write(job):
-            await toast("Already sent again")
-            return
-        await toast("Resuming" if resume else "Sent again")
-        services.outbox.kick()
-        self._scheduler.wake(run.thread_id)
 
 
 def _messages(count: int) -> str:

@@ -9,10 +9,11 @@ import msgspec
 import structlog
 
 from ..model import CompletedEvent, ResumeToken, TurnEvent, Usage
-from ..store import deliveries, runs
+from ..store import deliveries, ledger, runs, schedules
 from ..text import words
 from ..transport import Card, ChatRef
-from . import cards, queue
+from . import cards, logged_out, money_cards, planned, queue
+from .budget import Budget
 from .engines import CANNOT_ASK, Engine
 from .live_run import LiveRun
 from .progress import step_text
@@ -29,6 +30,7 @@ class Endings:
     def __init__(self, services: Services, engine: Engine) -> None:
         self._services = services
         self._engine = engine
+        self._budget = Budget(services)
 
     def end(
         self,
@@ -64,6 +66,10 @@ class Endings:
             return
         took = now - view.tracker.started
         log.info("run.ended", run=view.run_id, state=state, took=words.duration(took), error=event.error or None)
+        if answering:
+            ledger.add(conn, view.run_id, usage, model, now)
+        if event.ok:
+            logged_out.regain(conn, self._engine.id)
         if view.message is not None:
             queue.moved(conn, view.message.prompt_id, "answered", now)
         if answering:
@@ -74,10 +80,36 @@ class Endings:
                 role = "notice"
             else:
                 card = self._card(view, event, resume, usage, model, took)
+            card = money_cards.with_lines(card, self._budget.remarks(conn, view.run_id, now))
+            if state == "failed" and event.detail.get("login"):
+                card = self._login_lost(conn, view, card, now)
+            offered = None
+            if state == "failed":
+                card, offered = planned.offer(conn, self._services, view.chat, view.run_id, event.detail, card, now)
             parts = self._services.parts(view.chat, card)
-            deliveries.add_send(conn, view.chat, parts, role, now, run_id=view.run_id)
+            sent = deliveries.add_send(conn, view.chat, parts, role, now, run_id=view.run_id)
+            if offered is not None:
+                schedules.set_delivery(conn, offered, sent[-1])
         if view.status_delivery is not None:
             deliveries.add_delete(conn, view.status_delivery, now)
+
+    def _login_lost(self, conn: sqlite3.Connection, view: LiveRun, card: Card, now: float) -> Card:
+        """The login of the engine is lost: its messages wait from now on. That is said once for all chats."""
+        found = logged_out.lose(conn, self._engine.id)
+        if found == "known":
+            return card
+        backend, services = self._engine.backend, self._services
+        # On a transport that shows all, a page stands for the card of a failure: there it is told beside it.
+        shows_all = (
+            services.transports[view.chat.transport].shows_all if view.chat.transport in services.transports else False
+        )
+        owner = services.options.owner or (view.chat if shows_all else None)
+        can_log_in = backend.login is not None
+        if found == "new" and owner is not None and (shows_all or owner != view.chat):
+            told = money_cards.login_lost(backend.id, backend.title, can_log_in=can_log_in)
+            deliveries.add_send(conn, owner, [told], "notice", now)
+        line = money_cards.login_lost_line(backend.id)
+        return money_cards.with_lines(card, (line,), money_cards.login_buttons(backend.id, can_log_in=can_log_in))
 
     def drop(self, conn: sqlite3.Connection, view: LiveRun, now: float) -> None:
         """Its message went back to the queue: this run never happened."""

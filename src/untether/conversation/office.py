@@ -20,7 +20,7 @@ class Office:
         self.started = anyio.Event()
         self.scheduler = Scheduler(services)
         self.desk = Desk(services, self.scheduler)
-        commands = Commands(services, self.scheduler, self.desk)
+        commands = self._commands = Commands(services, self.scheduler, self.desk)
         self.router = Router(services, self.scheduler, commands)
         self.inbox = StoredInbox(
             services.db,
@@ -44,4 +44,6 @@ class Office:
             await tasks.start(self.scheduler.run)
             tasks.start_soon(self.inbox.run)
             tasks.start_soon(self.reminders.run)
+            tasks.start_soon(self._commands.continue_at.run)
+            tasks.start_soon(self._commands.login.run)
             self.started.set()

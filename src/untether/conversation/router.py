@@ -116,6 +116,8 @@ class Router:
 
     async def _message(self, update: Update, message: MessageIn) -> None:
         await self._recognise(message)
+        if await self._commands.login.take(update, message):
+            return
         typed = self._asking.typed(message)
         if typed is not None:
             await self._typed(update, message, typed)

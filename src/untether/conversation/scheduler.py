@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from ..faults import point
-from ..model import CompletedEvent, EngineId, ResumeToken
+from ..model import CompletedEvent, EngineId, ResumeToken, TurnEvent
 from ..process.driver import Ended
 from ..process.host import NotOurs, SpawnFailed
 from ..runner import PRESPAWN_BLOCKED_KEY
@@ -21,9 +21,10 @@ from ..session import ProcessExit, Prompt, StartFacts
 from ..store import deliveries, interactions, runs, threads
 from ..store.database import StoreError
 from ..store.threads import Message, Thread
-from . import cards, queue, requests
+from . import cards, logged_out, money_cards, queue, requests
 from .admission import Admission
 from .bridge import LiveProcess
+from .budget import Budget
 from .live_run import LiveRun
 from .presence import Presence
 from .queue import Withdrawn, hand_over, prompt_of
@@ -45,6 +46,8 @@ class Scheduler:
         self._wakes: dict[int, anyio.Event] = {}  # of the threads that have a worker
         self._tasks: anyio.abc.TaskGroup | None = None
         self._admission = Admission(services, self.processes)
+        self._budget = Budget(services)
+        self._holding: set[str] = set()  # engines whose messages wait for a login
         self.may_begin = anyio.Event()  # what waits may be taken up: the commands that came after it are done
 
     # ------------------------------------------------------------------------------------------------- outside
@@ -93,6 +96,7 @@ class Scheduler:
     def _register(self, live: LiveProcess) -> None:
         self._live[live.thread.id] = live
         self._agents[live.start.process_id] = live
+        live.on_end = partial(self._turn_over, live)
 
     def wake(self, thread_id: int) -> None:
         """There may be a queued message."""
@@ -171,6 +175,41 @@ class Scheduler:
             self.wake(live.thread.id)
         return len(found)
 
+    def logged_in(self, engine_id: str) -> int:
+        """An engine may be logged in again: its messages go on, how many, and agents that know the old login go."""
+        self._holding.discard(engine_id)
+        self.renew(lambda live: live.engine.id == engine_id)
+        return self._wake_all(engine_id)
+
+    def _wake_all(self, engine_id: str) -> int:
+        read, count = self._services.db.read, 0
+        for thread_id in read(threads.threads_with_queued):
+            thread = read(partial(threads.thread, thread_id=thread_id))
+            if thread is not None and thread.engine == engine_id:
+                count += read(partial(threads.count_queued, thread_id=thread_id))
+                self.wake(thread_id)
+        return count
+
+    def _turn_over(self, live: LiveProcess, run: LiveRun, event: CompletedEvent | TurnEvent) -> None:
+        """A run has ended: others may wait for its success, and at a limit its agent goes no further by itself."""
+        if event.ok and live.engine.id in self._holding:
+            self._holding.discard(live.engine.id)
+            self._wake_all(live.engine.id)
+        reason = self._budget.stops_after(run.run_id)
+        if reason and live.busy is None and self._tasks is not None:
+            live.outdated = True
+            self._tasks.start_soon(self._close_spent, live, run, reason)
+
+    async def _close_spent(self, live: LiveProcess, run: LiveRun, reason: str) -> None:
+        services = self._services
+        if not live.idle:
+            card = cards.notice(f"■ What went on in the background is stopped: {reason}.", reply_to=run.reply_to)
+            now = services.clock.now()
+            await services.persist(lambda conn: deliveries.add_send(conn, run.chat, [card], "notice", now))
+            services.outbox.kick()
+        log.info("process.closed_at_limit", process=live.start.process_id, reason=reason)
+        await live.close()
+
     # ------------------------------------------------------------------------------------------------- a thread
 
     async def _work(self, thread_id: int) -> None:
@@ -186,7 +225,12 @@ class Scheduler:
                     await live.busy.done.wait()
                     continue
                 waiting = self._services.db.read(lambda conn: threads.queued(conn, thread_id, limit=1))
-                if waiting:
+                if waiting and await self._held(thread_id):
+                    if live is not None:
+                        await self._rest(live, wake)
+                    elif not wake.is_set():
+                        return  # `logged_in` looks again
+                elif waiting:
                     await self._bring(thread_id, waiting[0])
                 elif live is None:
                     return
@@ -194,6 +238,18 @@ class Scheduler:
                     await self._rest(live, wake)
         finally:
             del self._wakes[thread_id]
+
+    async def _held(self, thread_id: int) -> bool:
+        """Whether the messages of a thread wait for the login of its engine, which is said under each."""
+        services = self._services
+        thread = services.db.read(lambda conn: threads.thread(conn, thread_id))
+        if thread is None or not services.db.read(lambda conn: logged_out.holds(conn, thread)):
+            return False
+        self._holding.add(thread.engine)
+        now = services.clock.now()
+        held = await services.persist(lambda conn: logged_out.show_held(conn, thread, now))
+        services.outbox.kick()
+        return bool(held)
 
     async def _bring(self, thread_id: int, message: Message) -> None:
         """Handle a message; a defect on its way to the agent is told and does not stop what follows."""
@@ -233,6 +289,9 @@ class Scheduler:
         assert thread is not None
         view = self._run_of(message)
         prompt = prompt_of(message)
+        if reason := self._budget.refusal(message):
+            await self._refuse(thread, message, view, "budget", reason, "")
+            return
         live = self._live.get(thread_id)
         if live is not None and live.usable:
             try:
@@ -369,7 +428,11 @@ class Scheduler:
     ) -> None:
         services = self._services
         now = services.clock.now()
-        card = cards.failure(view.run_id, error, advice, details=False, reply_to=view.reply_to)
+        blocked = (usage or {}).get(PRESPAWN_BLOCKED_KEY)
+        if blocked == "budget":
+            card = money_cards.over_budget(view.run_id, error, view.reply_to)
+        else:
+            card = cards.failure(view.run_id, error, advice, details=False, reply_to=view.reply_to)
         parts = services.parts(view.chat, card)
 
         def job(conn: sqlite3.Connection) -> None:

@@ -24,12 +24,13 @@ from ..store.database import Database
 from ..store.threads import Busy, Thread
 from ..text import words
 from ..text.blocks import Code, Markdown
-from ..transport import Card, ChatRef, Transport
+from ..transport import Card, ChatRef, Sender, Transport
 from .context import Project
 from .engines import Engines
 from .hub import Hub
 from .outbox import Outbox
 from .persistence import persist
+from .spending import BudgetLimits
 from .times import ReminderTimes
 
 log = structlog.get_logger(__name__)
@@ -80,6 +81,9 @@ class Options(Record, frozen=True):
     own_schedule: bool = True  # jobs that an agent schedules inside its own program are looked at
     rearm_plan_mode: bool = True  # plan mode comes back after an approved plan, where plans come first
     busy: Busy = "queue"  # what becomes of a message that is sent while its agent works
+    budget: BudgetLimits = BudgetLimits()
+    auto_continue: bool = False  # a run that a spent quota cut is gone on with by itself, where no chat has chosen
+    owner: ChatRef | None = None  # the private chat of the owner, who has its id; None: only who is at the console
     max_file_bytes: int = 20 * 1024 * 1024  # of one that comes with a message
 
 
@@ -116,6 +120,13 @@ class Services:
         facts = self.machine()
         engines = ", ".join(engine.id for engine in self.engines if engine.available)
         return f"{words.memory(facts.available)} free · load {facts.load:.1f} · {engines}"
+
+    def is_owner(self, chat: ChatRef, sender: Sender) -> bool:
+        """Whether somebody may spend beyond limits and log in: the owner, and whoever sees all of every chat."""
+        if self.transports[chat.transport].shows_all:
+            return True
+        owner = self.options.owner
+        return owner is not None and (chat.transport, sender.id) == (owner.transport, owner.chat)
 
     async def persist(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """Write what has happened already and must not be refused; see `persistence.persist`."""

@@ -9,6 +9,7 @@ from ..store import grants, runs, threads
 from ..store.threads import Message, Thread
 from .engines import Engine
 from .services import Services
+from .spending import OVER_BUDGET
 
 
 def start_settings(services: Services, engine: Engine, thread: Thread, message: Message) -> dict[str, Any]:
@@ -18,7 +19,7 @@ def start_settings(services: Services, engine: Engine, thread: Thread, message: 
     (rules in its words) and `ask_questions` (False: it may not ask any).
     """
     read = services.db.read
-    options = dict(message.options)
+    options = {name: value for name, value in message.options.items() if name != OVER_BUDGET}
     if engine.runner.capabilities.plan and options.get("permission_mode") is None:
         options["permission_mode"] = read(lambda conn: threads.chosen(conn, message.chat, "permission_mode"))
     settings = engine.runner.start_settings(RunOptions(**options))

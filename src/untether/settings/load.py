@@ -18,6 +18,7 @@ from .model import (
     FLAT_ENGINES,
     Chat,
     Claude,
+    CostBudget,
     Demo,
     Loop,
     Plugins,
@@ -145,6 +146,10 @@ class Settings:
     @property
     def reminders(self) -> Reminders:
         return self.values.reminders
+
+    @property
+    def cost_budget(self) -> CostBudget:
+        return self.values.cost_budget
 
     @property
     def security(self) -> Security:

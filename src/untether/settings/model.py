@@ -318,6 +318,8 @@ class Progress(Section):
 class Chat(Section):
     busy: Literal["queue", "steer", "interrupt"] = "queue"
     """What becomes of a message that is sent while its agent works, where no chat has chosen."""
+    auto_continue: bool = False
+    """A run that a spent quota cut goes on by itself when the quota is renewed, where no chat has chosen."""
     max_file_mb: int = Field(default=20, ge=1, le=2000)
     """The largest file that may come with a message, in MiB. Bots get 20 from Telegram, more from a server of one's
     own."""
@@ -395,6 +397,21 @@ class Reminders(Section):
     """From when to when there are none, as "22:00-07:00", in `timezone`."""
 
 
+class CostBudget(Section):
+    enabled: bool | None = None
+    """None: as soon as a limit is set."""
+    max_cost_per_run: float | None = Field(default=None, ge=0, allow_inf_nan=False, strict=False)
+    """US dollars; 0: no limit."""
+    max_cost_per_day: float | None = Field(default=None, ge=0, allow_inf_nan=False, strict=False)
+    warn_at_pct: int = Field(default=70, ge=0, le=100)
+    """It is said when so much of a limit is used; 0: never."""
+    auto_cancel: bool = True
+    """False: reaching a limit is only said."""
+    warn_run_above_usd: float = Field(default=20.0, ge=0, allow_inf_nan=False, strict=False)
+    """A run that costs more is said to, whatever the limits are; 0: never."""
+    notify_run_outlier: bool = True
+
+
 class Security(Section):
     env_extra_allow: EnvNames = ()
     env_extra_prefix_allow: EnvNames = ()
@@ -438,6 +455,7 @@ class Root(BaseSettings):
     watchdog: Watchdog = Field(default_factory=Watchdog)
     retention: Retention = Field(default_factory=Retention)
     reminders: Reminders = Field(default_factory=Reminders)
+    cost_budget: CostBudget = Field(default_factory=CostBudget)
     security: Security = Field(default_factory=Security)
     plugins: Plugins = Field(default_factory=Plugins)
 

@@ -223,11 +223,3 @@ def set_taken(conn: sqlite3.Connection, prompt_id: str) -> None:
         " AND state = 'running'",
         (prompt_id,),
     )
-
-
-def cost_since(conn: sqlite3.Connection, since: float) -> float:
-    """US dollars of the runs that began at or after `since`, as far as engines tell it."""
-    (cost,) = conn.execute(
-        "SELECT COALESCE(SUM(json_extract(usage, '$.cost_usd')), 0) FROM runs WHERE started >= ?", (since,)
-    ).fetchone()
-    return float(cost)

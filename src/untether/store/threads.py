@@ -18,8 +18,8 @@ Busy: TypeAlias = Literal["queue", "steer", "interrupt"]
 class Chat(Record, frozen=True):
     """What is set for a chat or topic. `current` is the thread that the next message continues.
 
-    `permission_mode` and `ask_questions` are for its runs, `busy` for its messages; None leaves them to what is set
-    elsewhere.
+    `permission_mode` and `ask_questions` are for its runs, `busy` for its messages, `auto_continue` for what a spent
+    quota cut; None leaves them to what is set elsewhere.
     """
 
     project: str | None = None
@@ -28,6 +28,7 @@ class Chat(Record, frozen=True):
     permission_mode: str | None = None
     ask_questions: bool | None = None
     busy: Busy | None = None
+    auto_continue: bool | None = None
 
 
 def place_name(cwd: str, project: str | None, branch: str | None) -> str:
@@ -94,13 +95,14 @@ class Message(Record, frozen=True):
 
 def chat(conn: sqlite3.Connection, ref: ChatRef) -> Chat:
     row = conn.execute(
-        "SELECT project, branch, current, permission_mode, ask_questions, busy FROM chats"
+        "SELECT project, branch, current, permission_mode, ask_questions, busy, auto_continue FROM chats"
         " WHERE transport = ? AND chat = ? AND thread = ?",
         (ref.transport, ref.chat, ref.thread),
     ).fetchone()
     if row is None:
         return Chat()
-    return Chat(**{**dict(row), "ask_questions": None if row[4] is None else bool(row[4])})
+    flags = {name: None if row[name] is None else bool(row[name]) for name in ("ask_questions", "auto_continue")}
+    return Chat(**{**dict(row), **flags})
 
 
 def set_chat(conn: sqlite3.Connection, ref: ChatRef, **values: Any) -> None:
@@ -116,7 +118,10 @@ def set_chat(conn: sqlite3.Connection, ref: ChatRef, **values: Any) -> None:
     )
 
 
-def chosen(conn: sqlite3.Connection, ref: ChatRef, name: Literal["permission_mode", "ask_questions", "busy"]) -> Any:
+Choosable: TypeAlias = Literal["permission_mode", "ask_questions", "busy", "auto_continue"]
+
+
+def chosen(conn: sqlite3.Connection, ref: ChatRef, name: Choosable) -> Any:
     """What a topic, or else its chat, has chosen; None for nothing."""
     own = getattr(chat(conn, ref), name)
     if own is None and ref.thread:

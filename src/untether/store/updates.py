@@ -68,6 +68,11 @@ def withdraw_before(conn: sqlite3.Connection, transport: str, before: int, belon
     return len(found)
 
 
+def forget(conn: sqlite3.Connection, update_id: int) -> None:
+    """Do not keep what an update said, which is dealt with: it was a secret."""
+    conn.execute("UPDATE updates SET raw = x'' WHERE id = ?", (update_id,))
+
+
 def is_done(conn: sqlite3.Connection, update_id: int) -> bool:
     row = conn.execute("SELECT state FROM updates WHERE id = ?", (update_id,)).fetchone()
     return row is None or row[0] != "stored"

@@ -526,3 +526,13 @@ def test_whatever_a_file_holds_is_loaded_or_refused(
     path.write_text(tomlkit.dumps(content))
     with contextlib.suppress(ConfigError):  # anything else would be a crash
         load(path, {})
+
+
+def test_a_limit_of_costs_is_a_number_of_dollars(tmp_path: Path) -> None:
+    table = loaded(tmp_path, "[cost_budget]\nmax_cost_per_day = 10\nwarn_at_pct = 80\n").cost_budget
+    assert (table.enabled, table.max_cost_per_day, table.max_cost_per_run) == (None, 10.0, None)
+    assert (table.warn_at_pct, table.auto_cancel) == (80, True)
+    with pytest.raises(ConfigError, match="max_cost_per_run"):
+        loaded(tmp_path, "[cost_budget]\nmax_cost_per_run = -1\n")
+    with pytest.raises(ConfigError, match="warn_at_pct"):
+        loaded(tmp_path, "[cost_budget]\nwarn_at_pct = 101\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...backends import EngineBackend, EngineConfig
+from ...backends import EngineBackend, EngineConfig, Login
 from ...runner_context import RunOptions
 from . import spawn
 from .forms import CONTROL
@@ -28,4 +28,5 @@ BACKEND = EngineBackend(
     min_version=spawn.MIN_VERSION,
     capabilities=CONTROL,
     title="Claude Code",
+    login=Login(("auth", "login")),  # over pipes on 2.1.197 and 2.1.332: a link, then a code, 0 or 1
 )
