@@ -104,8 +104,9 @@ class Replay(NamedTuple):
     @property
     def prompts(self) -> list[str]:
         """The ids of the messages that were handed over, in order."""
-        handed = [replayed.cause for replayed in self.steps if isinstance(replayed.cause, Begin | Say)]
-        return [item.prompt.id for item in handed]
+        dialect = CodexRunner({}).dialect()
+        said = [dialect.begin(self.rows), *(dialect.input(row) for row in self.rows if row.dir == "in")]
+        return [item.prompt.id for item in said if isinstance(item, Begin | Say)]
 
 
 def replay(name: str) -> Replay:

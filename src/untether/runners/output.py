@@ -58,8 +58,8 @@ class Output:
         """The run or turn is over."""
         self._showing = False
 
-    def prompt(self, id: str, state: Literal["taken", "handed_back"]) -> None:
-        self._put(PromptEvent(self.engine, id, state), at_once=self._begun or state == "handed_back")
+    def prompt(self, id: str, state: Literal["taken", "handed_back", "withdrawn"]) -> None:
+        self._put(PromptEvent(self.engine, id, state), at_once=self._begun or state != "taken")
 
     def action(self, event: ActionEvent) -> None:
         self._put(event, at_once=self._showing)

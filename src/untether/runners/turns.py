@@ -5,7 +5,8 @@ The first turn of a process ends in the run's `CompletedEvent`; each later one i
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
 
 from ..exit_text import how_it_ended, last_words
 from ..model import CompletedEvent, ResumeToken, TurnEvent, Usage
@@ -25,6 +26,7 @@ class Outcome(NamedTuple):
     raw_error: str = ""
     outcome: Literal["", "stopped", "ended_early"] = ""
     lost: bool = False
+    detail: Mapping[str, Any] = {}
 
 
 def stopped(written: str) -> Outcome:
@@ -93,6 +95,7 @@ class Turns:
                     advice=outcome.advice,
                     prompts=prompts,
                     reason=turn.reason if turn is not None else "",
+                    detail=dict(outcome.detail),
                 )
             )
             return
@@ -109,5 +112,6 @@ class Turns:
                 outcome.raw_error,
                 outcome.advice,
                 prompts,
+                dict(outcome.detail),
             )
         )

@@ -22,6 +22,10 @@ APP_SERVER = Capabilities(
     interrupt=True,
     set_model=True,
     images=True,
+    set_effort=True,
+    stop_task=True,
+    fork=True,
+    partial_text=True,
     continue_latest=True,
 )
 EXEC = Capabilities()

@@ -73,6 +73,12 @@ class Ledger:
         returned = [self._handed.pop(id) for id in list(self._handed if ids is None else ids) if id in self._handed]
         self.queue[:0] = returned
 
+    def withdraw(self, id: str | None = None) -> None:
+        """Take back what waits in the queue: one message, or all."""
+        for prompt in [prompt for prompt in self.queue if id in (None, prompt.id)]:
+            self.queue.remove(prompt)
+            self._output.prompt(prompt.id, "withdrawn")
+
     def hand_back(self, *, queue: bool = True) -> None:
         """What was said into a turn will not be taken, nor will what waits in the queue."""
         for id in self._handed:

@@ -13,6 +13,7 @@ from ...process.recording import Row
 from ...session import Begin, Decide, Input, Interrupt, Prompt, Say, StartFacts
 from .session import COMPACT
 
+_OPENING = ("thread/start", "thread/resume")
 _TURNS = ("turn/start", "turn/steer", "thread/compact/start")
 
 
@@ -22,6 +23,7 @@ class CodexDialect:
     def __init__(self, engine: str = "codex") -> None:
         self._engine = engine
         self._first: Row | None = None  # the `in` row whose message the process began with
+        self._before: list[Row] = []  # `in` rows of attempts that failed
         self._prompts = 0
         self._theirs: dict[int | str, tuple[str, int]] = {}  # request id → method, which of that method
         self._ours: dict[str, list[int]] = {}
@@ -34,9 +36,14 @@ class CodexDialect:
         if "exec" in argv:
             return self._begin_exec(argv)
         calls = [row for row in rows if row.dir == "in" and _method(row)]
-        self._first = next((row for row in calls if _method(row) in _TURNS), None)
-        opening = [row for row in calls if _method(row) in ("thread/start", "thread/resume")]
-        opened = opening[-1].frame["params"] if opening else {}
+        granted = {row.frame.get("id") for row in rows if row.dir == "out" and row.frame and "result" in row.frame}
+        opening = [index for index, row in enumerate(calls) if _method(row) in _OPENING]
+        # Attempts that failed are left out when one did not.
+        good = next((index for index in opening if calls[index].frame.get("id") in granted), None)
+        at = good if good is not None else opening[-1] if opening else 0
+        self._before = [row for row in calls[:at] if _method(row) in (*_OPENING, *_TURNS)]
+        self._first = next((row for row in calls[at:] if _method(row) in _TURNS), None)
+        opened = calls[at].frame["params"] if opening else {}
         resume = opened.get("threadId")
         token = ResumeToken(EngineId(self._engine), resume) if resume else None
         params = self._first.frame["params"] if self._first is not None else {}
@@ -52,7 +59,7 @@ class CodexDialect:
 
     def input(self, row: Row) -> Input | None:
         frame = row.frame
-        if not isinstance(frame, dict):
+        if not isinstance(frame, dict) or row in self._before:
             return None
         method = _method(row)
         if method and "id" in frame:

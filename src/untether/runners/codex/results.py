@@ -8,7 +8,7 @@ Codex's own words behind a general sentence. Those may hold the provider's addre
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ...schemas.codex import RpcError, TurnError
@@ -34,7 +34,7 @@ class Failure(NamedTuple):
     applies: Callable[[Facts], bool]
     error: str
     advice: str = ""
-    lost: bool = False
+    detail: Mapping[str, Any] = {}
 
 
 def failed(error: TurnError | None, written: str) -> Outcome:
@@ -75,7 +75,8 @@ def status_of(text: str) -> int | None:
 
 def _outcome(facts: Facts, written: str, raw: str) -> Outcome:
     failure = next((failure for failure in _FAILURES if failure.applies(facts)), _UNKNOWN)
-    return Outcome(False, written, failure.error, failure.advice, raw[:LONGEST_RAW], lost=failure.lost)
+    lost = "fresh" in failure.detail
+    return Outcome(False, written, failure.error, failure.advice, raw[:LONGEST_RAW], lost=lost, detail=failure.detail)
 
 
 def _named(*names: str) -> Callable[[Facts], bool]:
@@ -89,7 +90,7 @@ _FAILURES: tuple[Failure, ...] = (
         lambda facts: facts.says("no rollout found", "invalid thread id", "thread not found"),
         "The session to continue was not found.",
         "Start a new one with /new.",
-        lost=True,
+        {"fresh": "not_found"},
     ),
     Failure(
         lambda facts: facts.says("already has an active writer"),
@@ -100,6 +101,7 @@ _FAILURES: tuple[Failure, ...] = (
         lambda facts: _named("usageLimitExceeded")(facts) or facts.says("hit your usage limit"),
         "The usage limit is reached.",
         "Wait until it resets, or use another model or account.",
+        {"quota": True},
     ),
     Failure(
         _named("sessionBudgetExceeded"),
@@ -115,6 +117,7 @@ _FAILURES: tuple[Failure, ...] = (
         lambda facts: facts.status == 401 or _named("unauthorized")(facts) or facts.says("not logged in"),
         "Codex is not logged in, or its login has expired.",
         "Run `codex login` on the machine, then try again.",
+        {"login": True},
     ),
     Failure(
         lambda facts: facts.status == 403,

@@ -18,7 +18,21 @@ import msgspec
 
 from ...model import Allow, Decision, Deny, Wait
 from ...schemas import codex as schema
-from ...session import CallResult, Capabilities, ProcessExit, Prompt, SessionChange, SetModel, StartFacts, Step
+from ...session import (
+    CallResult,
+    Capabilities,
+    ProcessExit,
+    Prompt,
+    SessionChange,
+    SetEffort,
+    SetModel,
+    SetPermissionMode,
+    StartFacts,
+    Step,
+    StopTask,
+    When,
+    Withdraw,
+)
 from ..output import NOTHING
 from ..turns import Outcome, ended_early, stopped
 from . import plan, results
@@ -30,6 +44,7 @@ from .rpc import Call, text_input
 from .stream import Stream, failure
 
 COMPACT = "/compact"
+_NOISE = "could not find bubblewrap"
 _COMPACTED = "The conversation was compacted."
 
 
@@ -82,7 +97,7 @@ class CodexSession:
         self._parts.ledger.queue.append(prompt)
         return self._output.take()
 
-    def say(self, prompt: Prompt, when: str, now: float) -> Step:
+    def say(self, prompt: Prompt, when: When, now: float) -> Step:
         stream, parts = self._stream, self._parts
         stream.now = now
         if self._deaf:
@@ -93,6 +108,9 @@ class CodexSession:
         elif when == "now" and stream.turn_id:
             parts.ledger.steer(prompt)
             self._ask("turn/steer", prompt, expectedTurnId=stream.turn_id)
+        elif when == "replace" and stream.turn_id:
+            parts.ledger.queue.insert(0, prompt)
+            self._interrupt()
         else:
             parts.ledger.queue.append(prompt)
             self._next_turn()
@@ -116,6 +134,8 @@ class CodexSession:
         parts = self._parts
         if self._deaf:
             return NOTHING
+        if cancel_queued:
+            parts.ledger.withdraw()
         if parts.plan.open is not None:
             parts.plan.close("withdrawn", "The run was stopped.")
             self._close_turn(stopped(self._written_with_plan()))
@@ -123,20 +143,32 @@ class CodexSession:
             self._interrupt()
         elif parts.ledger.starting or not parts.thread.id:
             self._interrupting = self._too_early = True
-        if cancel_queued:
-            parts.ledger.hand_back()
         return self._output.take()
 
     def configure(self, change: SessionChange, now: float) -> Step:
-        """It counts from the next turn on."""
+        """What concerns turns counts from the next one on."""
         self._stream.now = now
         if self._deaf:
             return NOTHING
-        if isinstance(change, SetModel):
-            self._parts.thread.set_model(change.model)
-        else:
-            self._parts.thread.set_mode(change.mode)
+        match change:
+            case SetModel(model):
+                self._parts.thread.set_model(model)
+            case SetEffort(effort):
+                self._parts.thread.set_effort(effort)
+            case SetPermissionMode(mode):
+                self._parts.thread.set_mode(mode)
+            case Withdraw(prompt_id):
+                self._parts.ledger.withdraw(prompt_id)
+            case StopTask(task_id):
+                self._stop_task(task_id)
         return self._output.take()
+
+    def _stop_task(self, id: str) -> None:
+        """End a terminal in the background, or all of them."""
+        if not id:
+            self._ask("thread/backgroundTerminals/clean")
+        elif (process := self._parts.steps.terminal(id)) is not None:
+            self._ask("thread/backgroundTerminals/terminate", processId=process)
 
     def answer(self, call_id: str, result: CallResult, now: float) -> Step:
         return NOTHING
@@ -149,6 +181,8 @@ class CodexSession:
     def feed(self, line: bytes, now: float) -> Step:
         stream = self._stream
         stream.now = now
+        if self._deaf:
+            return NOTHING
         try:
             message = schema.decode(line)
         except schema.NotAFrame:
@@ -200,7 +234,7 @@ class CodexSession:
                 parts.thread.greeted(schema.decode_as(schema.Initialized, result))
             case "thread/list":
                 parts.thread.listed(schema.decode_as(schema.ThreadList, result))
-            case "thread/start" | "thread/resume":
+            case "thread/start" | "thread/resume" | "thread/fork":
                 parts.thread.opened(schema.decode_as(schema.ThreadResult, result))
                 self._opened()
             case "turn/start":
@@ -211,7 +245,7 @@ class CodexSession:
     def _refused(self, call: Call, error: schema.RpcError) -> None:
         parts = self._parts
         match call.method:
-            case "initialize" | "thread/start" | "thread/resume":
+            case "initialize" | "thread/start" | "thread/resume" | "thread/fork":
                 self._fail(results.refused(error))
             case "thread/list":
                 parts.thread.open("")
@@ -330,6 +364,8 @@ class CodexSession:
         parts.requests.withdraw_turn(parts.thread.id, "The turn is over.")
         usage = parts.meter.run(round(self._stream.now - since, 3))
         outcome = outcome._replace(answer=parts.requests.with_refused(outcome.answer))
+        if outcome.detail.get("quota") and (resets_at := parts.notices.resets_at) is not None:
+            outcome = outcome._replace(detail={**outcome.detail, "resets_at": resets_at})
         parts.turns.end(outcome, parts.thread.token or parts.thread.expected, usage)
         self._interrupting = self._too_early = self._compacts = False
         if outcome.outcome == "stopped":
@@ -359,7 +395,13 @@ class CodexSession:
             if parts.turns.open is None:
                 self._begin_unstarted()
             if parts.turns.open is not None:
-                self._close_turn(ended_early(results.NAME, exit, self._written_with_plan()))
+                self._close_turn(ended_early(results.NAME, _telling(exit), self._written_with_plan()))
         parts.ledger.hand_back()
         self._ended = True
         return self._output.take()
+
+
+def _telling(exit: ProcessExit) -> ProcessExit:
+    """Without what Codex says on stderr at every start where bubblewrap is not installed."""
+    lines = exit.stderr_tail.splitlines(keepends=True)
+    return msgspec.structs.replace(exit, stderr_tail="".join(line for line in lines if _NOISE not in line))

@@ -33,6 +33,7 @@ class Steps:
         self._output = output
         self.open: dict[str, Open] = {}
         self._background: dict[str, Wait] = {}
+        self._terminals: dict[str, str] = {}
 
     def start(
         self, id: str, shown: Shown, now: float, *, thread: str = "", parent: str = "", item: AnyItem | None = None
@@ -63,8 +64,10 @@ class Steps:
         """The turn is over. `cut`: it did not come to its end, so what was under way was ended too."""
         for id, step in self.open.items():
             item = step.item
-            goes_on = not cut and isinstance(item, CommandExecution) and item.process_id is not None
-            if goes_on:
+            terminal = item.process_id if isinstance(item, CommandExecution) and not cut else None
+            goes_on = terminal is not None
+            if terminal is not None:
+                self._terminals[id] = terminal
                 self._background[id] = Wait("background", now, None, step.action.title, id)
             self._output.action(
                 ActionEvent(
@@ -81,6 +84,10 @@ class Steps:
     def forget_background(self) -> None:
         """The background terminals were asked to end."""
         self._background.clear()
+
+    def terminal(self, id: str) -> str | None:
+        """The process id, as Codex counts them, of a terminal in the background."""
+        return self._terminals.get(id) if id in self._background else None
 
     def changes(self, id: str) -> tuple[FileUpdate, ...]:
         """The file changes of a patch, told when its item began."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...model import TextEvent
 from ...schemas import codex as schema
 from ...schemas.tolerant import Unknown
 from ..turns import Outcome, stopped
@@ -29,6 +30,7 @@ class Stream:
         self.turn_id = ""
         self.unknown: dict[str, int] = {}
         self._partial: tuple[str, str] = ("", "")  # the message that is being written: its item, and the text so far
+        self._remark = ""  # the message that is being written and is no answer
         self._final = False  # the turn has its final answer
         self._agents: dict[str, str] = {}  # threads of sub-agents → their names
         self._parents: dict[str, str] = {}  # … → the steps that started them
@@ -118,6 +120,8 @@ class Stream:
                 self._parts.notices.answered(ok=True)
             if isinstance(item, schema.ContextCompaction):
                 self._parts.notices.compacting(self.now)
+            elif isinstance(item, schema.AgentMessage) and item.phase == "commentary":
+                self._remark = item.id
         if self._parts.turns.open is None:
             return
         shown = items.show(item, self._parts.root)
@@ -179,6 +183,8 @@ class Stream:
             self.sign = self.now
             id, text = self._partial
             self._partial = (told.item_id, (text if id == told.item_id else "") + told.delta)
+            if self._parts.turns.open is not None and told.item_id != self._remark:
+                self._parts.output.events.append(TextEvent(self._parts.output.engine, told.delta, told.item_id))
 
     def _printed(self, told: schema.Delta) -> None:
         self.sign = self.now

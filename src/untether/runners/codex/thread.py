@@ -90,7 +90,8 @@ class Thread:
             params["model"] = model
         self._unsent_collaboration = bool(resume) or self.policy.planning
         if resume:
-            self._rpc.ask("thread/resume", {"threadId": resume, "excludeTurns": True, **params})
+            method = "thread/fork" if self._start.settings.get("fork") else "thread/resume"
+            self._rpc.ask(method, {"threadId": resume, "excludeTurns": True, **params})
         else:
             self._rpc.ask("thread/start", params)
 
@@ -147,6 +148,11 @@ class Thread:
         """The model from the next turn on; None is the one that the thread began with."""
         self._model = model or self._first_model
         self.know(model=self._model)
+
+    def set_effort(self, effort: str | None) -> None:
+        """How hard the model thinks, from the next turn on; None leaves it as it is."""
+        self._effort = effort or self._effort
+        self.know(reasoning=self._effort)
 
     def overrides(self) -> dict[str, Any]:
         """What the next `turn/start` has to change; Codex keeps it for all later turns."""
