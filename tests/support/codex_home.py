@@ -53,8 +53,17 @@ trust_level = "trusted"
 
 @contextmanager
 def fake_model(*replies: dict[str, Any]) -> Iterator[Any]:
-    """A scripted model server; ``base_url`` is its address and ``seen`` what it was asked."""
+    """A scripted model server; ``base_url`` is its address, ``seen`` what it was asked, ``bodies`` that in full."""
     server = fake_openai.serve({"name": "test", "replies": list(replies)})
+    server.bodies = []
+    note = server.note
+
+    def keep(row: dict[str, Any], body: dict[str, Any] | None = None) -> None:
+        if body:
+            server.bodies.append(body)
+        note(row, body)
+
+    server.note = keep
     server.base_url = f"http://127.0.0.1:{server.server_address[1]}/v1"
     try:
         yield server
