@@ -66,10 +66,11 @@ class Notices:
             if window.used_percent >= _NEARLY:
                 self._once(f"{window.used_percent:.0f} % of the {_limit_name(window)} is used", "note")
         fullest = max(windows, key=lambda window: window.used_percent, default=None)
+        spent = limits.rate_limit_reached_type is not None or (fullest is not None and fullest.used_percent >= 100)
+        self.resets_at = fullest.resets_at if fullest is not None and spent else None
         if limits.rate_limit_reached_type is None:
-            self._quota = self.resets_at = None
+            self._quota = None
             return
-        self.resets_at = fullest.resets_at if fullest is not None else None
         name = _limit_name(fullest) if fullest is not None else "usage limit"
         if self._quota is None and (self.resets_at is None or self.resets_at > now):
             self._quota = Wait("quota", now, self.resets_at, name)

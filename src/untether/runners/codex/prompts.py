@@ -57,10 +57,12 @@ class Ledger:
         """No turn will begin: the messages that it would have answered."""
         return self.begun()
 
-    def take(self, id: str | None, turn: list[str]) -> None:
-        """A message came up in the turn whose messages are `turn`."""
-        if id is not None and self._take(id):
-            turn.append(id)
+    def take(self, id: str | None, turn: list[str]) -> bool:
+        """A message came up in the turn whose messages are `turn`. False for one that was taken before, or not ours."""
+        if id is None or not self._take(id):
+            return False
+        turn.append(id)
+        return True
 
     def _take(self, id: str) -> bool:
         if self._handed.pop(id, None) is None:

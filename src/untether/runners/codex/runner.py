@@ -19,6 +19,7 @@ from ...process.recording import Dialect
 from ...runner import RunOptions
 from ...session import EngineSession, Place, Prompt, StartFacts
 from . import spawn
+from .drift import compare, look
 from .exec import ExecRunner
 from .policies import APP_SERVER, EXEC
 from .recording import CodexDialect
@@ -64,6 +65,11 @@ class CodexRunner(ExecRunner):
     def login_command(self, environ: Mapping[str, str]) -> tuple[str, ...]:
         """The command that logs in without a browser on this machine: it prints an address and a code."""
         return (spawn.native_program(self.command(), environ.get("PATH", os.defpath))[0], "login", "--device-auth")
+
+    async def drift(self, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """What the installed release has that is not known here, or has no more, a line each."""
+        program = spawn.native_program(self.command(), environ.get("PATH", os.defpath))[0]
+        return compare(await look(program, environ))
 
     async def handshake(self, environ: Mapping[str, str]) -> str:
         """Start the app-server and greet it; no model is called."""

@@ -32,6 +32,8 @@ class Stream:
         self._partial: tuple[str, str] = ("", "")  # the message that is being written: its item, and the text so far
         self._remark = ""  # the message that is being written and is no answer
         self._final = False  # the turn has its final answer
+        self._earlier: list[str] = []  # answers in the turn, each ended by a further message of the person
+        self._just_said = False  # a message was the last that came
         self._agents: dict[str, str] = {}  # threads of sub-agents → their names
         self._parents: dict[str, str] = {}  # … → the steps that started them
         self._handlers: dict[str, Callable[[Any], None]] = {
@@ -85,7 +87,8 @@ class Stream:
         """A turn of the main thread has begun, one of ours or one that Codex began by itself."""
         self.sign = self.now
         self.turn_id = id
-        self._final, self._partial = False, ("", "")
+        self._final, self._just_said, self._partial = False, False, ("", "")
+        self._earlier.clear()
         asked, prompts = self._parts.ledger.starting, self._parts.ledger.begun()
         turn = self._parts.turns.open
         if turn is None:
@@ -100,15 +103,13 @@ class Stream:
         if not self.turn_id:
             self.begin_turn(told.turn.id)
         self.turn_id = ""
-        turn = self._parts.turns.open
-        if turn is not None and not turn.written:
-            turn.written = self._partial[1]
         self._on_turn_end(told.turn)
 
     def written(self) -> str:
         """The answer of the open turn so far, one that was being written included."""
         turn = self._parts.turns.open
-        return (turn.written if turn is not None else "") or self._partial[1]
+        last = self._partial[1] or (turn.written if turn is not None else "")
+        return "\n\n".join(filter(None, (text.strip("\n") for text in (*self._earlier, last))))
 
     # -------------------------------------------------------------------------------------------------------- items
 
@@ -118,6 +119,7 @@ class Stream:
             self.sign = self.now
             if not isinstance(item, schema.UserMessage):
                 self._parts.notices.answered(ok=True)
+                self._just_said = False
             if isinstance(item, schema.ContextCompaction):
                 self._parts.notices.compacting(self.now)
             elif isinstance(item, schema.AgentMessage) and item.phase == "commentary":
@@ -153,8 +155,10 @@ class Stream:
     def _main_item(self, item: Any) -> None:
         parts = self._parts
         match item:
-            case schema.UserMessage(client_id=client_id) if parts.turns.open is not None:
-                parts.ledger.take(client_id, parts.turns.open.prompts)
+            case schema.UserMessage(client_id=client_id) if (turn := parts.turns.open) is not None:
+                if parts.ledger.take(client_id, turn.prompts) and self._just_said and turn.written:
+                    self._earlier.append(turn.written)
+                    turn.written, self._final = "", False
             case schema.AgentMessage():
                 self._said(item)
             case schema.Reasoning() if text := items.heading(item):
@@ -176,6 +180,7 @@ class Stream:
             self._parts.output.note(item.id, "note", item.text)
         elif item.phase == "final_answer" or not self._final:
             self._final |= item.phase == "final_answer"
+            self._just_said = True
             turn.written = item.text
 
     def _text(self, told: schema.Delta) -> None:
