@@ -82,7 +82,7 @@ class Talk:
         self.feed({"method": what, "id": id, "params": params})
         return self.opened_requests[-1]
 
-    def asks_command(self, id: Any = 0, command: str = "/bin/bash -lc 'touch x'", **params: Any) -> Interaction:
+    def asks_command(self, id: Any = 0, command: str | None = "/bin/bash -lc 'touch x'", **params: Any) -> Interaction:
         return self.asks("item/commandExecution/requestApproval", id, command=command, **params)
 
     def ends(self, status: str = "completed", id: str = TURN, **fields: Any) -> list[UntetherEvent]:

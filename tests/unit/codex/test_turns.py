@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.codex_talk import PROMPT, THREAD, Talk
 from untether.model import (
@@ -439,9 +440,9 @@ def test_usage_is_that_of_each_run() -> None:
     talk.ends(id="turn-2")
     talk.say(3)
     talk.turn("turn-3").ends(id="turn-3")
-    from msgspec.structs import replace
 
-    found = [event.usage for event in (*talk.of(CompletedEvent), *talk.of(TurnEvent)) if event.usage]
+    ends: list[Any] = [*talk.of(CompletedEvent), *talk.of(TurnEvent)]
+    found = [event.usage for event in ends if event.usage]
     assert [replace(each, duration_s=None) for each in found if isinstance(each, Usage)] == [
         usage(3, 2),
         usage(4, 4),
@@ -463,7 +464,7 @@ def test_usage_of_a_resumed_thread_leaves_out_what_was_before(told_before: bool)
 
 def test_a_sub_agent_works_under_its_step() -> None:
     talk = Talk().began()
-    spawn = {"tool": "spawnAgent", "prompt": "Look at the tests", "receiverThreadIds": ["sub"]}
+    spawn: dict[str, Any] = {"tool": "spawnAgent", "prompt": "Look at the tests", "receiverThreadIds": ["sub"]}
     talk.item("collabAgentToolCall", "spawn", at="started", status="inProgress", **spawn)
     talk.item("collabAgentToolCall", "spawn", status="completed", **spawn)
     talk.feed(

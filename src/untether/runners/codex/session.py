@@ -104,6 +104,7 @@ class CodexSession:
             self._output.prompt(prompt.id, "handed_back")
         elif parts.plan.open is not None:
             parts.plan.close("withdrawn", "A message came instead.")
+            parts.plan.take()
             self._start_turn(prompt)
         elif when == "now" and stream.turn_id:
             parts.ledger.steer(prompt)

@@ -80,7 +80,7 @@ class Stream:
     # -------------------------------------------------------------------------------------------------------- turns
 
     def _turn_started(self, told: schema.TurnEventParams) -> None:
-        if self._is_main(told.thread_id):
+        if told.turn.id and self._is_main(told.thread_id):
             self.begin_turn(told.turn.id)
 
     def begin_turn(self, id: str) -> None:
@@ -97,6 +97,9 @@ class Stream:
             turn.prompts += prompts  # it goes on with the run that is open: a plan was decided on
 
     def _turn_completed(self, told: schema.TurnEventParams) -> None:
+        if not told.turn.id:
+            self.count("turn/completed without a turn")
+            return
         self._parts.requests.withdraw_turn(told.thread_id, "The turn is over.")
         if not self._is_main(told.thread_id):
             return
