@@ -10,14 +10,17 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from ...backends import EngineConfig
 from ...events import EventFactory
-from ...model import ActionEvent, EngineId, ResumeToken, UntetherEvent, Usage
+from ...model import ActionEvent, CompletedEvent, EngineId, ResumeToken, UntetherEvent, Usage
 from ...runner import JsonlSubprocessRunner, ResumeTokenMixin, RunOptions, run_options
 from ...schemas import codex as schema
 from ...schemas import codex_exec as wire
 from ...schemas.tolerant import Unknown
 from ...session import ProcessExit
+from ..turns import Outcome
 from . import items, results, spawn
 from .notices import retry_reason
 from .policies import CANNOT_ASK
@@ -95,12 +98,7 @@ class ExecRunner(ResumeTokenMixin, JsonlSubprocessRunner):
                 events.append(state.events.completed_ok(state.answer, usage=self._usage(usage, state)))
             case wire.TurnFailed(error):
                 events += self._retried(state, ok=False)
-                outcome = results.failed_text(error.message, state.answer)
-                events.append(
-                    state.events.completed_error(
-                        outcome.error or "", answer=outcome.answer, raw_error=outcome.raw_error, advice=outcome.advice
-                    )
-                )
+                events.append(_failed(state.events, results.failed_text(error.message, state.answer)))
         return events
 
     def exit_events(
@@ -108,9 +106,7 @@ class ExecRunner(ResumeTokenMixin, JsonlSubprocessRunner):
     ) -> list[UntetherEvent]:
         """A resume id that does not exist is told on stderr only (recording exec_resume_bad_id)."""
         if found_session is None and "no rollout found" in exit.stderr_tail:
-            outcome = results.failed_text(exit.stderr_tail, "")
-            factory = EventFactory(self.engine)
-            return [factory.completed_error(outcome.error or "", raw_error=outcome.raw_error, advice=outcome.advice)]
+            return [_failed(EventFactory(self.engine), results.failed_text(exit.stderr_tail, ""))]
         return super().exit_events(exit, resume=resume, found_session=found_session, state=state)
 
     # --------------------------------------------------------------------------------------------------- the lines
@@ -190,6 +186,13 @@ class ExecRunner(ResumeTokenMixin, JsonlSubprocessRunner):
             output_tokens=tokens.output_tokens,
             cached_tokens=tokens.cached_input_tokens,
         )
+
+
+def _failed(events: EventFactory, outcome: Outcome) -> CompletedEvent:
+    completed = events.completed_error(
+        outcome.error or "", answer=outcome.answer, raw_error=outcome.raw_error, advice=outcome.advice
+    )
+    return msgspec.structs.replace(completed, detail=dict(outcome.detail))
 
 
 def _sentence(text: str) -> str:
