@@ -227,11 +227,14 @@ class Conversation:
                 await w.ann.press("Approve", message_id=asked["id"], wait=5)
             await w.ann.wait(r"▸ while", timeout=TIMEOUT)
             await w.ann.text("/steer look left")
-            await w.ann.wait("steer|running turn|goes into", timeout=TIMEOUT)
+            await w.ann.wait("on its way into the running turn", timeout=TIMEOUT)
             gate.touch()
             await w.ann.wait("I looked left", timeout=TIMEOUT)
             assert "look left" in w.model.heard()
             assert len(await w.answers("I looked left")) == 1
+            assert len(await w.answers("✓ taken")) <= 1
+            ends = [text for text in await w.answers("✓") if re.search(r"^✓ \d+s", text.splitlines()[-1])]
+            assert len(ends) == 1  # both messages have one answer
 
     async def test_an_old_button_decides_after_a_kill(self, tmp_path: Path, engine: Engine) -> None:
         needs(engine, "interactive_permissions")

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.conversation import Conversation, Engine, Fails, Runs, Says, Turn
+from tests.e2e.conversation import TIMEOUT, Conversation, Engine, Fails, Runs, Says, Turn, world
 from tests.support.codex_home import codex_home, fake_model, says, shell
 from untether.runners.codex.policies import APP_SERVER
+
+pytestmark = pytest.mark.anyio
 
 
 class Served:
@@ -57,3 +60,27 @@ def engine(codex: Path, tmp_path: Path) -> Engine:
 
 class TestConversation(Conversation):
     pass
+
+
+async def test_the_one_shot_form_says_that_it_cannot_ask(tmp_path: Path, engine: Engine) -> None:
+    table = engine.table
+    one_shot = replace(engine, table=lambda url: {**table(url), "mode": "exec"})
+    async with world(tmp_path, one_shot, Runs(f"touch {tmp_path}/made.txt"), Says("Could not.")) as w:
+        await w.ann.text("do the work")
+        answer = await w.ann.wait("Could not", timeout=TIMEOUT)
+        assert "cannot ask" in answer["text"].splitlines()[-1]
+        assert not (tmp_path / "made.txt").exists()
+        await w.ann.text("and again")
+        await w.bridge.wait_until(lambda: "Could not." in w.model.heard(), "the resumed session")
+
+
+async def test_a_plan_in_a_chat(tmp_path: Path, engine: Engine) -> None:
+    table = engine.table
+    planning = replace(engine, table=lambda url: {**table(url), "permission_mode": "plan"})
+    plan = Says("<proposed_plan>\n# The plan\n- make it\n</proposed_plan>")
+    async with world(tmp_path, planning, plan, Says("Carried out.")) as w:
+        await w.ann.text("plan it")
+        asked = await w.ann.wait("The plan", button="Approve", timeout=TIMEOUT)
+        await w.ann.press("Approve", message_id=asked["id"], wait=5)
+        await w.ann.wait("Carried out", timeout=TIMEOUT)
+        assert "Implement the plan." in w.model.heard()

@@ -95,6 +95,7 @@ class Stream:
             self._parts.turns.begin(prompts, "" if asked else "background task", self.now)
         else:
             turn.prompts += prompts  # it goes on with the run that is open: a plan was decided on
+            turn.written = ""
 
     def _turn_completed(self, told: schema.TurnEventParams) -> None:
         if not told.turn.id:
