@@ -18,6 +18,7 @@ from tests.support.codex_real import real
 from untether.model import (
     Allow,
     Answers,
+    CompletedEvent,
     Deny,
     Interaction,
     ResumeToken,
@@ -67,6 +68,13 @@ def heard(agent: Real) -> str:
 async def asked_or_answered(agent: Real) -> Interaction:
     found = await agent.asked_or_answered()
     assert isinstance(found, Interaction), found
+    return found
+
+
+async def completed(agent: Real) -> CompletedEvent:
+    """The end of the run."""
+    found = await agent.answered()
+    assert isinstance(found, CompletedEvent)
     return found
 
 
@@ -224,20 +232,20 @@ async def test_a_terminal_in_the_background(codex: Path) -> None:
 
 async def test_resume_latest_and_fork(codex: Path, tmp_path: Path) -> None:
     async with real(codex, says("First."), home=tmp_path) as agent:
-        token = (await agent.answered()).resume
+        token = (await completed(agent)).resume
         assert token is not None
     async with real(codex, WRITE, says("Second."), home=tmp_path, resume=token) as agent:
         await agent.decide(await asked_or_answered(agent), Deny())  # the policy holds in a resumed session too
-        second = await agent.answered()
+        second = await completed(agent)
         assert (second.answer, second.resume) == ("Second.", token)
         assert isinstance(second.usage, Usage)
         assert second.usage.input_tokens == 2 * 1200  # without what was before
         assert "First." in heard(agent)
     async with real(codex, says("Third."), home=tmp_path, latest=True) as agent:
-        assert (await agent.answered()).resume == token
+        assert (await completed(agent)).resume == token
         assert "Second." in heard(agent)
     async with real(codex, says("Fourth."), home=tmp_path, resume=token, settings={"fork": True}) as agent:
-        fork = (await agent.answered()).resume
+        fork = (await completed(agent)).resume
         assert fork not in (None, token)
         assert [event.resume for event in agent.of(SessionChangedEvent)] == [fork]
         assert "Third." in heard(agent)
@@ -246,12 +254,12 @@ async def test_resume_latest_and_fork(codex: Path, tmp_path: Path) -> None:
 async def test_sessions_that_cannot_be_resumed(codex: Path, tmp_path: Path) -> None:
     missing = ResumeToken(CodexRunner.engine, "00000000-0000-7000-8000-000000000000")
     async with real(codex, says("x"), home=tmp_path, resume=missing) as agent:
-        failed = await agent.answered()
+        failed = await completed(agent)
         assert (failed.error, failed.resume) == ("The session to continue was not found.", None)
     async with real(codex, says("x"), home=tmp_path) as first:
-        token = (await first.answered()).resume
+        token = (await completed(first)).resume
         async with real(codex, says("x"), home=tmp_path, resume=token) as second:
-            failed = await second.answered()
+            failed = await completed(second)
             assert failed.error == "This session is open in another Codex."
             assert failed.resume == token
 
