@@ -30,7 +30,7 @@ from tests.support.bridge import AsyncBridge, Bridge, is_alive, make_project, wr
 from untether.session import Capabilities
 
 TIMEOUT = 30.0
-SLEEP = "sleep 4321"  # a command that is found among the processes of a machine
+NAP = "4.321"  # seconds: a word by which a command is found among the processes of a machine
 
 
 @dataclass(frozen=True)
@@ -177,16 +177,18 @@ class Conversation:
             assert not made.exists()
 
     async def test_a_cancel_in_a_tool_leaves_no_process(self, tmp_path: Path, engine: Engine) -> None:
-        async with world(tmp_path, engine, Runs(f"echo begun; {SLEEP}"), Says("After the stop.")) as w:
+        long = Runs(f"touch {tmp_path}/begun; while true; do sleep {NAP}; done")
+        async with world(tmp_path, engine, long, Says("After the stop.")) as w:
             await w.ann.text("take your time")
             if engine.capabilities.interactive_permissions:
                 asked = await w.ann.wait(r"Run a command\?", button="Approve", timeout=TIMEOUT)
                 await w.ann.press("Approve", message_id=asked["id"], wait=5)
-            await w.ann.wait(rf"▸ .*{SLEEP}", timeout=TIMEOUT)
-            sleeping = await w.bridge.wait_until(lambda: sleepers(w.bridge), "the command", timeout=TIMEOUT)
+            await w.ann.wait(r"▸ touch", timeout=TIMEOUT)
+            napping = await w.bridge.wait_until(lambda: nappers(w.bridge), "the command", timeout=TIMEOUT)
             await w.ann.text("/cancel")
             await w.ann.wait(r"■ Stopped after", timeout=12)
-            await w.bridge.wait_until(lambda: not any(map(is_alive, sleeping)), "the end of the command")
+            await w.bridge.wait_until(lambda: not any(map(is_alive, napping)), "the end of the command")
+            assert nappers(w.bridge) == []
             await w.ann.text("go on")
             await w.ann.wait("After the stop", timeout=TIMEOUT)
 
@@ -219,13 +221,13 @@ class Conversation:
     async def test_a_message_said_into_the_running_turn(self, tmp_path: Path, engine: Engine) -> None:
         needs(engine, "steer")
         gate = tmp_path / "gate"
-        waits = Runs(f"while [ ! -e {gate} ]; do sleep 0.1; done")
+        waits = Runs(f"touch {gate}.begun; while [ ! -e {gate} ]; do sleep 0.1; done")
         async with world(tmp_path, engine, waits, Says("I looked left.")) as w:
             await w.ann.text("begin")
             if engine.capabilities.interactive_permissions:
                 asked = await w.ann.wait(r"Run a command\?", button="Approve", timeout=TIMEOUT)
                 await w.ann.press("Approve", message_id=asked["id"], wait=5)
-            await w.ann.wait(r"▸ while", timeout=TIMEOUT)
+            await w.ann.wait(r"▸ touch", timeout=TIMEOUT)
             await w.ann.text("/steer look left")
             await w.ann.wait("on its way into the running turn", timeout=TIMEOUT)
             gate.touch()
@@ -266,11 +268,11 @@ class Conversation:
             await w.ann.wait("Resumed", timeout=TIMEOUT)
 
 
-def sleepers(bridge: AsyncBridge) -> list[psutil.Process]:
-    """The processes of agents that run ``SLEEP`` itself."""
+def nappers(bridge: AsyncBridge) -> list[psutil.Process]:
+    """The processes under the bridge and its agents that nap, and the shells that have them do so."""
     found = []
     for process in bridge.sync.descendants():
         with contextlib.suppress(psutil.Error):
-            if process.cmdline() == SLEEP.split():
+            if any(NAP in word for word in process.cmdline()):
                 found.append(process)
     return found
