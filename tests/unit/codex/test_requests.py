@@ -186,6 +186,14 @@ def test_a_question_that_is_skipped_is_told_to_the_agent() -> None:
     assert "Decide yourself" in talk.sent("turn/steer")[0]["input"][0]["text"]
 
 
+def test_questions_may_be_switched_off() -> None:
+    talk = Talk(ask_questions=False).began()
+    talk.feed({"method": INPUT, "id": 0, "params": {"threadId": THREAD, "turnId": "turn-1", "questions": QUESTIONS}})
+    assert (talk.opened_requests, talk.replies(0)) == ([], [{"answers": {}}])
+    assert "switched off" in talk.sent("turn/steer")[0]["input"][0]["text"]
+    assert talk.asks_command(1).kind == "permission"
+
+
 # ----------------------------------------------------------------------------------------------------- MCP servers
 
 

@@ -68,7 +68,14 @@ class ExecRunner(ResumeTokenMixin, JsonlSubprocessRunner):
             kept["extra_args"] = list(kept["extra_args"])
         return kept | options.settings()
 
+    def own_env(self) -> dict[str, str]:
+        """The owner's variables."""
+        return {str(name): str(value) for name, value in (self._config.get("env") or {}).items()}
+
     # ------------------------------------------------------------------------------------------ template methods
+
+    def env(self, *, state: Any) -> dict[str, str] | None:
+        return self.own_env()
 
     def build_args(self, prompt: str, resume: ResumeToken | None, *, state: Any) -> list[str]:
         return spawn.exec_json(self.start_settings(run_options()), resume)

@@ -35,4 +35,5 @@ class Parts:
     def begin(self, start: StartFacts) -> None:
         self.root = start.cwd.rstrip("/")
         self.requests.attended = start.settings.get("attended") is not False
+        self.requests.questions = start.settings.get("ask_questions") is not False
         self.thread.begin(start)

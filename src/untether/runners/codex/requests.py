@@ -26,6 +26,7 @@ UNATTENDED_QUESTION = (
     "Nobody is there to answer: the run is unattended, and nothing in it waits for an answer. Decide yourself, and "
     "state your assumptions."
 )
+NO_QUESTIONS = "Questions are switched off in this chat. Decide yourself and state your assumptions."
 NO_ANSWER = "I do not want to answer this. Decide yourself, and state your assumptions."
 _REFUSED = "Nobody could be asked, so this was refused:"
 
@@ -48,6 +49,7 @@ class Requests:
         self._seen: dict[str, None] = {}
         self.open: dict[str, Request] = {}
         self.attended = True
+        self.questions = True
         self.refused: list[str] = []  # in the turn at hand, because nobody attends
 
     def ask(self, wire_id: RequestId, asked: Asked, scene: Scene, *, asked_by: str, now: float) -> None:
@@ -59,6 +61,10 @@ class Requests:
         interaction = describe(id, asked, scene, asked_by=asked_by)
         if not self.attended:
             self._refuse(wire_id, asked, interaction)
+            return
+        if interaction.kind == "question" and not self.questions:
+            self._tell(asked, NO_QUESTIONS)
+            self._rpc.reply(wire_id, reply(asked, Deny()) or {})
             return
         self.open[id] = Request(interaction, wire_id, asked, now)
         self._output.events.append(InteractionEvent(self._output.engine, interaction, "opened"))

@@ -48,7 +48,7 @@ class CodexRunner(ExecRunner):
     def launch(self, start: StartFacts, prompt: Prompt, *, environ: Mapping[str, str]) -> Launch:
         if environ.get(PROCESS_VARIABLE) != start.process_id:
             environ = agent_environment(environ, engine_names=self.env_names, process_id=start.process_id)
-        own = {str(name): str(value) for name, value in (self._config.get("env") or {}).items()}
+        own = self.own_env()
         program, *tools = spawn.native_program(self.command(), own.get("PATH") or environ.get("PATH", os.defpath))
         env = spawn.environment(environ, own, tools)
         if start.settings.get("mode") == _EXEC:

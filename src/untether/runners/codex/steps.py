@@ -74,7 +74,7 @@ class Steps:
                     self._output.engine,
                     step.action,
                     "completed",
-                    None if goes_on else False,
+                    None if goes_on or (step.parent and not cut) else False,
                     _GOES_ON if goes_on else "",
                     step.parent,
                 )
