@@ -84,3 +84,15 @@ async def test_a_plan_in_a_chat(tmp_path: Path, engine: Engine) -> None:
         await w.ann.press("Approve", message_id=asked["id"], wait=5)
         await w.ann.wait("Carried out", timeout=TIMEOUT)
         assert "Implement the plan." in w.model.heard()
+
+
+async def test_a_scope_is_chosen_in_a_chat(tmp_path: Path, engine: Engine) -> None:
+    made = tmp_path / "made.txt"
+    async with world(tmp_path, engine, Runs(f"touch {made}"), Runs(f"touch {made}"), Says("Twice.")) as w:
+        await w.ann.text("do it twice")
+        asked = await w.ann.wait(r"Run a command\?", button="This command, this session", timeout=TIMEOUT)
+        assert "(for ever, in " in asked["text"]  # the button is too short for the whole effect
+        await w.ann.press("This command, this session", message_id=asked["id"], wait=5)
+        await w.ann.wait("Twice", timeout=TIMEOUT)
+        assert made.exists()
+        assert len([shown for shown in await w.ann.shows(sender="bot") if "Run a command?" in str(shown)]) <= 1

@@ -492,6 +492,7 @@ def test_whatever_comes_the_run_ends_in_one_way(frames: list[dict[str, Any]]) ->
         talk.feed(json.dumps(frame).encode())
     talk.end(code=0)
     assert len(talk.of(CompletedEvent)) == 1
+    assert all(event.action.id for event in talk.of(ActionEvent))
     assert len({id for id, _, _ in talk.closed}) == len(talk.opened_requests) == len(talk.closed)
     assert talk.waits == []
 

@@ -128,10 +128,8 @@ class Stream:
                 self._parts.notices.compacting(self.now)
             elif isinstance(item, schema.AgentMessage) and item.phase == "commentary":
                 self._remark = item.id
-        if self._parts.turns.open is None:
-            return
-        shown = items.show(item, self._parts.root)
-        if shown is not None:
+        shown = items.show(item, self._parts.root) if self._parts.turns.open is not None else None
+        if shown is not None and item.id:
             self._begin_step(told, shown)
 
     def _begin_step(self, told: schema.ItemEvent, shown: items.Shown) -> None:
@@ -141,13 +139,15 @@ class Stream:
 
     def _item_completed(self, told: schema.ItemEvent) -> None:
         item: Any = told.item
-        main = self._is_main(told.thread_id)
-        if main:
-            self.sign = self.now
-            self._main_item(item)
         if isinstance(item, Unknown):
             self.count(f"item/{item.name}")
             return
+        if not item.id:
+            self.count("item without an id")
+            return
+        if self._is_main(told.thread_id):
+            self.sign = self.now
+            self._main_item(item)
         if isinstance(item, schema.CollabToolCall | schema.SubAgentActivity):
             self._note_agents(item)
         shown = items.show(item, self._parts.root)
