@@ -55,9 +55,9 @@ for line in sys.stdin:
 """
 
 
-@pytest.fixture
-def codex(agent_cli: Callable[..., Path]) -> Path:
-    return agent_cli("codex")
+@pytest.fixture(params=pinned("codex"))
+def codex(request: pytest.FixtureRequest, agent_cli: Callable[..., Path]) -> Path:
+    return agent_cli("codex", request.param)
 
 
 def heard(agent: Real) -> str:

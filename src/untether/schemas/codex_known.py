@@ -1,7 +1,7 @@
 """What is known of the app-server protocol of Codex by name, to compare a release with.
 
-Source: `codex app-server generate-json-schema --experimental` of 0.171.0. What is handled is in `codex`; here are the
-names that are known and lead to nothing, and those that a release has to offer.
+Source: `codex app-server generate-json-schema --experimental` of 0.166.0 and 0.171.0. What is handled is in `codex`;
+here are the names that are known and lead to nothing, and those that a release has to offer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ _REALTIME = """
     thread/realtime/sdp thread/realtime/started thread/realtime/transcript/delta thread/realtime/transcript/done
 """
 _REFUSED = """
-    account/chatgptAuthTokens/refresh applyPatchApproval attestation/generate execCommandApproval item/tool/call
+    account/chatgptAuthTokens/refresh applyPatchApproval attestation/generate currentTime/read execCommandApproval
+    item/tool/call
 """
 _NEEDED = """
     initialize thread/start thread/resume thread/fork thread/list thread/compact/start turn/start turn/steer

@@ -230,6 +230,17 @@ def test_a_tool_of_an_mcp_server(decision: Decision, reply: Any) -> None:
     assert talk.replies(0) == [reply]
 
 
+def test_a_tool_whose_request_does_not_name_it() -> None:
+    """0.166.0 leaves the name out; the item that began before has it."""
+    talk = Talk().began()
+    talk.item("mcpToolCall", "m1", at="started", server="other", tool="sub", status="inProgress")
+    talk.item("mcpToolCall", "m2", at="started", server="demo", tool="add", status="inProgress")
+    meta = {"codex_approval_kind": "mcp_tool_call", "tool_params": {}}
+    asked = talk.asks(MCP, **{**TOOL, "_meta": meta})
+    assert (asked.act, asked.step_id, asked.choices) == ("Use add of demo?", "m2", ())
+    assert talk.waits == [("human", "Use add of demo?"), ("tool", "other: sub")]
+
+
 def test_a_form_of_an_mcp_server() -> None:
     talk = Talk().began()
     fields = {

@@ -19,11 +19,16 @@ _SESSION_PATCH = Choice(SESSION, "These files, this session")
 
 
 class Scene(NamedTuple):
-    """Where a request is made: the agent's folder, Codex's own, and the file changes of the patch it is about."""
+    """Where a request is made: the agent's folder, Codex's own, and what it is about.
+
+    That is the file changes of a patch, or the tool of an MCP server with its item, which the request does not name.
+    """
 
     root: str
     home: str
     patch: tuple[schema.FileUpdate, ...] = ()
+    tool: str = ""
+    step: str = ""
 
 
 def describe(id: str, asked: schema.Asked, scene: Scene, *, asked_by: str) -> Interaction:
@@ -158,8 +163,8 @@ def _elicitation(id: str, asked: schema.Elicitation, scene: Scene) -> Interactio
         if ALWAYS in offered:
             file = f"{scene.home or '~/.codex'}/config.toml"
             choices.append(Choice(ALWAYS, f"Always this tool (for ever, in {file})"))
-        act = f"Use {meta.get('tool_name') or 'a tool'} of {server}?"
-        return Interaction(id, "permission", act, tuple(body), tuple(choices))
+        act = f"Use {meta.get('tool_name') or scene.tool or 'a tool'} of {server}?"  # 0.166.0 tells no name
+        return Interaction(id, "permission", act, tuple(body), tuple(choices), step_id=scene.step)
     if asked.mode == "url":
         body = [Content("text", asked.message), Content("text", asked.url, "Page")]
         return Interaction(id, "permission", f"Open a page for {server}?", tuple(body))

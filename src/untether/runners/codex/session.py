@@ -215,7 +215,8 @@ class CodexSession:
             return
         asked = schema.decode_as(kind, message.params)
         patch = parts.steps.changes(asked.item_id) if isinstance(asked, schema.PatchApproval) else ()
-        scene = Scene(parts.root, parts.thread.home, patch)
+        tool = parts.steps.tool_of(asked.server_name) if isinstance(asked, schema.Elicitation) else ("", "")
+        scene = Scene(parts.root, parts.thread.home, patch, *tool)
         parts.requests.ask(id, asked, scene, asked_by=self._stream.agent_name(asked.thread_id), now=self._stream.now)
 
     def _answered(self, message: schema.Message) -> None:

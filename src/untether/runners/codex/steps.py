@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ...model import Action, ActionEvent, Wait
-from ...schemas.codex import AnyItem, CommandExecution, FileChange, FileUpdate
+from ...schemas.codex import AnyItem, CommandExecution, FileChange, FileUpdate, McpToolCall
 from ..output import Output
 from .items import Shown
 
@@ -93,6 +93,13 @@ class Steps:
         """The file changes of a patch, told when its item began."""
         step = self.open.get(id)
         return step.item.changes if step is not None and isinstance(step.item, FileChange) else ()
+
+    def tool_of(self, server: str) -> tuple[str, str]:
+        """The tool of an MCP server that was called last and is under way, and its item; both "" for none."""
+        for id, step in reversed(self.open.items()):
+            if isinstance(step.item, McpToolCall) and step.item.server == server:
+                return step.item.tool, id
+        return "", ""
 
     def waits(self, asked: frozenset[str]) -> list[Wait]:
         """Tools at work for the main thread; those in `asked` wait for a person instead."""
