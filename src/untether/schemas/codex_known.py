@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import get_args
 
-from .codex import NOTIFICATIONS, QUIET, REQUESTS, AnyItem
+from .codex import NOTIFICATIONS, QUIET, REQUESTS
+from .codex_items import AnyItem
 
 _REALTIME = """
     thread/realtime/closed thread/realtime/error thread/realtime/item/completed thread/realtime/item/started

@@ -9,6 +9,7 @@ import msgspec
 
 from ...model import Choice, Content, Interaction, Question
 from ...schemas import codex as schema
+from ...schemas import codex_items as kinds
 from . import changes
 from .items import command_text
 
@@ -26,7 +27,7 @@ class Scene(NamedTuple):
 
     root: str
     home: str
-    patch: tuple[schema.FileUpdate, ...] = ()
+    patch: tuple[kinds.FileUpdate, ...] = ()
     tool: str = ""
     step: str = ""
 

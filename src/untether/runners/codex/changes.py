@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...model import Content
-from ...schemas.codex import FileUpdate
+from ...schemas.codex_items import FileUpdate
 from ...text.diff import FileDiff
 
 _VERBS = {"add": "Write", "delete": "Delete"}

@@ -16,8 +16,8 @@ from ...backends import EngineConfig
 from ...events import EventFactory
 from ...model import ActionEvent, CompletedEvent, EngineId, ResumeToken, UntetherEvent, Usage
 from ...runner import JsonlSubprocessRunner, ResumeTokenMixin, RunOptions, run_options
-from ...schemas import codex as schema
 from ...schemas import codex_exec as wire
+from ...schemas import codex_items as kinds
 from ...schemas.tolerant import Unknown
 from ...session import ProcessExit
 from ..turns import Outcome
@@ -130,7 +130,7 @@ class ExecRunner(ResumeTokenMixin, JsonlSubprocessRunner):
             case wire.AgentMessage() if completed and item.text.strip():
                 return self._said(item, state)
             case wire.Reasoning() if completed:
-                text = items.heading(schema.Reasoning(item.id, (item.text,)))
+                text = items.heading(kinds.Reasoning(item.id, (item.text,)))
                 message = items.beginning(item.text)
                 return [state.events.action_completed(item.id, "note", text, message=message)] if text else []
             case wire.TodoList():
@@ -210,7 +210,7 @@ def _as_app_server(item: Any) -> Any:
     """An item of `codex exec` in the form of the app-server's."""
     match item:
         case wire.CommandExecution():
-            return schema.CommandExecution(
+            return kinds.CommandExecution(
                 item.id,
                 item.command,
                 status=item.status,
@@ -218,14 +218,14 @@ def _as_app_server(item: Any) -> Any:
                 exit_code=item.exit_code,
             )
         case wire.FileChange():
-            updates = tuple(schema.FileUpdate(change.path, schema.ChangeKind(change.kind)) for change in item.changes)
-            return schema.FileChange(item.id, updates, item.status)
+            updates = tuple(kinds.FileUpdate(change.path, kinds.ChangeKind(change.kind)) for change in item.changes)
+            return kinds.FileChange(item.id, updates, item.status)
         case wire.McpToolCall():
-            error = schema.ToolError(item.error.message) if item.error is not None else None
-            return schema.McpToolCall(item.id, item.server, item.tool, item.arguments, item.result, error, item.status)
+            error = kinds.ToolError(item.error.message) if item.error is not None else None
+            return kinds.McpToolCall(item.id, item.server, item.tool, item.arguments, item.result, error, item.status)
         case wire.WebSearch():
             action = item.action or wire.WebAction()
-            return schema.WebSearch(
-                item.id, item.query, schema.WebAction(action.type, action.query, action.url, action.pattern)
+            return kinds.WebSearch(
+                item.id, item.query, kinds.WebAction(action.type, action.query, action.url, action.pattern)
             )
     return None

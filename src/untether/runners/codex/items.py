@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ...model import ActionKind
-from ...schemas import codex as schema
+from ...schemas import codex_items as kinds
 from ...text import words
 from ..tool_actions import tool_call
 from . import changes
@@ -45,30 +45,30 @@ def command_text(command: str) -> str:
 def show(item: Any, root: str) -> Shown | None:
     """An item as a step; None for one that is no step. `root` is the agent's folder without a slash at its end."""
     match item:
-        case schema.CommandExecution():
+        case kinds.CommandExecution():
             return _command(item, root)
-        case schema.FileChange():
+        case kinds.FileChange():
             return _change(item, root)
-        case schema.McpToolCall():
+        case kinds.McpToolCall():
             return _mcp(item, root)
-        case schema.DynamicToolCall():
+        case kinds.DynamicToolCall():
             kind, title, detail = tool_call(item.tool or "a tool", item.arguments, root)
             return Shown(kind, title, detail, item.success is not False and item.status != "failed")
-        case schema.WebSearch():
+        case kinds.WebSearch():
             return _web(item)
-        case schema.CollabToolCall():
+        case kinds.CollabToolCall():
             return _collab(item)
-        case schema.ImageView():
+        case kinds.ImageView():
             path = changes.relative(item.path, root)
             return Shown("tool", f"View {path}", {"tool": "imageView", "path": item.path}, True)
-        case schema.ImageGeneration():
+        case kinds.ImageGeneration():
             return Shown("tool", "Make an image", {"tool": "imageGeneration"}, item.status != "failed")
-        case schema.Sleep():
+        case kinds.Sleep():
             return Shown("tool", "Wait", {"tool": "sleep"}, True)
     return None
 
 
-def heading(reasoning: schema.Reasoning) -> str:
+def heading(reasoning: kinds.Reasoning) -> str:
     """What a piece of reasoning is about: its first line, which Codex writes in bold."""
     text = "\n".join(reasoning.summary).strip()
     return text.split("\n", 1)[0].strip().strip("*").strip()
@@ -89,7 +89,7 @@ def beginning(text: str) -> str:
 # --------------------------------------------------------------------------------------------------- kinds of items
 
 
-def _command(item: schema.CommandExecution, root: str) -> Shown:
+def _command(item: kinds.CommandExecution, root: str) -> Shown:
     kind, title, detail = tool_call("shell", {"command": command_text(item.command)}, root)
     ok = item.status == "completed" and item.exit_code in (0, None)
     message = "Denied." if item.status == "declined" else beginning(item.aggregated_output or "")
@@ -98,7 +98,7 @@ def _command(item: schema.CommandExecution, root: str) -> Shown:
     return Shown(kind, title, detail, ok, message)
 
 
-def _change(item: schema.FileChange, root: str) -> Shown:
+def _change(item: kinds.FileChange, root: str) -> Shown:
     diffs = [changes.diff(change, root) for change in item.changes]
     title = ", ".join(diff.path for diff in diffs)[:_LONGEST_TITLE] or "files"
     detail: dict[str, Any] = {"tool": "apply_patch", "verb": changes.verb(item.changes)}
@@ -113,7 +113,7 @@ def _change(item: schema.FileChange, root: str) -> Shown:
     )
 
 
-def _mcp(item: schema.McpToolCall, root: str) -> Shown:
+def _mcp(item: kinds.McpToolCall, root: str) -> Shown:
     kind, title, detail = tool_call(f"mcp__{item.server}__{item.tool}", item.arguments, root)
     if item.error is not None:
         return Shown(kind, title, detail, False, beginning(item.error.message))
@@ -127,8 +127,8 @@ def _result_text(result: Any) -> str:
     return "\n".join(str(part["text"]) for part in content if isinstance(part, Mapping) and "text" in part)
 
 
-def _web(item: schema.WebSearch) -> Shown:
-    action = item.action or schema.WebAction()
+def _web(item: kinds.WebSearch) -> Shown:
+    action = item.action or kinds.WebAction()
     detail: dict[str, Any] = {"tool": "web_search"}
     query = action.query or item.query
     match action.type:
@@ -158,7 +158,7 @@ _COLLAB = {
 }
 
 
-def _collab(item: schema.CollabToolCall) -> Shown:
+def _collab(item: kinds.CollabToolCall) -> Shown:
     ok = item.status == "completed"
     detail: dict[str, Any] = {"tool": item.tool}
     if item.tool == "spawnAgent":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ...model import Action, ActionEvent, Wait
-from ...schemas.codex import AnyItem, CommandExecution, FileChange, FileUpdate, McpToolCall
+from ...schemas.codex_items import AnyItem, CommandExecution, FileChange, FileUpdate, McpToolCall
 from ..output import Output
 from .items import Shown
 

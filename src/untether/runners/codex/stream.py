@@ -7,6 +7,7 @@ from typing import Any
 
 from ...model import TextEvent
 from ...schemas import codex as schema
+from ...schemas import codex_items as kinds
 from ...schemas.tolerant import Unknown
 from ..turns import Outcome, stopped
 from . import items, results
@@ -121,12 +122,12 @@ class Stream:
         item: Any = told.item
         if self._is_main(told.thread_id):
             self.sign = self.now
-            if not isinstance(item, schema.UserMessage):
+            if not isinstance(item, kinds.UserMessage):
                 self._parts.notices.answered(ok=True)
                 self._just_said = False
-            if isinstance(item, schema.ContextCompaction):
+            if isinstance(item, kinds.ContextCompaction):
                 self._parts.notices.compacting(self.now)
-            elif isinstance(item, schema.AgentMessage) and item.phase == "commentary":
+            elif isinstance(item, kinds.AgentMessage) and item.phase == "commentary":
                 self._remark = item.id
         shown = items.show(item, self._parts.root) if self._parts.turns.open is not None else None
         if shown is not None and item.id:
@@ -148,7 +149,7 @@ class Stream:
         if self._is_main(told.thread_id):
             self.sign = self.now
             self._main_item(item)
-        if isinstance(item, schema.CollabToolCall | schema.SubAgentActivity):
+        if isinstance(item, kinds.CollabToolCall | kinds.SubAgentActivity):
             self._note_agents(item)
         shown = items.show(item, self._parts.root)
         if shown is None or self._parts.steps.finish(item.id, shown) or self._parts.turns.open is None:
@@ -159,22 +160,22 @@ class Stream:
     def _main_item(self, item: Any) -> None:
         parts = self._parts
         match item:
-            case schema.UserMessage(client_id=client_id) if (turn := parts.turns.open) is not None:
+            case kinds.UserMessage(client_id=client_id) if (turn := parts.turns.open) is not None:
                 if parts.ledger.take(client_id, turn.prompts) and self._just_said and turn.written:
                     self._earlier.append(turn.written)
                     turn.written, self._final = "", False
-            case schema.AgentMessage():
+            case kinds.AgentMessage():
                 self._said(item)
-            case schema.Reasoning() if text := items.heading(item):
+            case kinds.Reasoning() if text := items.heading(item):
                 parts.output.note(item.id, "note", text, message=items.beginning("\n".join(item.summary)))
-            case schema.Plan():
+            case kinds.Plan():
                 parts.plan.text = item.text
-            case schema.ContextCompaction():
+            case kinds.ContextCompaction():
                 parts.notices.compacted(ok=True)
-            case schema.ExitedReviewMode() if item.review and parts.turns.open is not None:
+            case kinds.ExitedReviewMode() if item.review and parts.turns.open is not None:
                 parts.turns.open.written = item.review
 
-    def _said(self, item: schema.AgentMessage) -> None:
+    def _said(self, item: kinds.AgentMessage) -> None:
         """A message of the main agent: a remark on the way, or the answer. The final answer counts before the last."""
         self._partial = ("", "")
         turn = self._parts.turns.open
@@ -199,11 +200,11 @@ class Stream:
         self.sign = self.now
         self._parts.steps.update(told.item_id, told.delta.rstrip("\n")[-items.LONGEST_MESSAGE :])
 
-    def _note_agents(self, item: schema.CollabToolCall | schema.SubAgentActivity) -> None:
+    def _note_agents(self, item: kinds.CollabToolCall | kinds.SubAgentActivity) -> None:
         """Which step started which sub-agent."""
-        threads = item.receiver_thread_ids if isinstance(item, schema.CollabToolCall) else (item.agent_thread_id,)
+        threads = item.receiver_thread_ids if isinstance(item, kinds.CollabToolCall) else (item.agent_thread_id,)
         for thread in threads:
-            if isinstance(item, schema.CollabToolCall):
+            if isinstance(item, kinds.CollabToolCall):
                 self._parents.setdefault(thread, item.id)
             elif item.agent_path:
                 self._agents.setdefault(thread, item.agent_path.rsplit("/", 1)[-1])
