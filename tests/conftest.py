@@ -14,6 +14,7 @@ from tests.support.clis import pinned
 
 ROOT = Path(__file__).resolve().parent.parent
 
+AgentCli = Callable[..., Path]  # (engine: str, version: str | None = None)
 ClaudeCli = Callable[..., Path]  # (version: str | None = None)
 
 
@@ -24,15 +25,15 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="session")
-def claude_cli() -> ClaudeCli:
-    """``claude_cli("2.1.197")`` is the program of that pinned release, installed when it is missing.
+def agent_cli() -> AgentCli:
+    """``agent_cli("claude", "2.1.197")`` is the program of that pinned release, installed when it is missing.
 
     Without a version: the first release that tests/clis.toml pins. Skips the test only when the CLI is absent and npm
     cannot bring it.
     """
 
-    def find(version: str | None = None) -> Path:
-        name = f"claude@{version or pinned('claude')[0]}"
+    def find(engine: str, version: str | None = None) -> Path:
+        name = f"{engine}@{version or pinned(engine)[0]}"
         done = subprocess.run(
             [sys.executable, ROOT / "tools" / "install-clis", name], capture_output=True, text=True, check=False
         )
@@ -40,6 +41,16 @@ def claude_cli() -> ClaudeCli:
             pytest.skip(f"{name} is not installed and cannot be: {done.stderr.strip()}")
         assert done.returncode == 0, done.stderr
         return Path(done.stdout.splitlines()[0].split("\t")[2])
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def claude_cli(agent_cli: AgentCli) -> ClaudeCli:
+    """``claude_cli("2.1.197")`` is ``agent_cli("claude", "2.1.197")``."""
+
+    def find(version: str | None = None) -> Path:
+        return agent_cli("claude", version)
 
     return find
 

@@ -6,14 +6,17 @@ A new engine adds its stories to ``STORIES``.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from tests.contract.codex_stories import asked, opened, over, recorded, said, started
 from tests.contract.toy_engine import ToyRunner
-from untether.model import EngineId, ResumeToken, UntetherEvent
+from tests.support.codex_talk import THREAD
+from untether.model import Allow, EngineId, ResumeToken, UntetherEvent
 from untether.runner import Runner
-from untether.session import End, Input, Interrupt, ProcessExit, Prompt, StartFacts, Step, apply
+from untether.runners.codex import CodexRunner
+from untether.session import Decide, End, Input, Interrupt, ProcessExit, Prompt, StartFacts, Step, apply
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class Story:
     ok: bool
     answer: str = ""
     resumed: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{self.engine}/{self.name}"
@@ -39,7 +43,7 @@ class Story:
         """What a session makes of the story, one second a row."""
         runner = self.runner()
         resume = ResumeToken(EngineId(self.engine), self.session) if self.resumed and self.session else None
-        start = StartFacts("process-1", self.engine, "/repo", resume=resume)
+        start = StartFacts("process-1", self.engine, "/repo", resume=resume, settings=dict(self.settings))
         session = runner.session(start)
         steps = [session.begin(start, Prompt("00000000-0000-4000-8000-000000000001", "Do it"), 1.0)]
         rows = list(self.rows())
@@ -68,6 +72,14 @@ def toy(name: str, rows: Sequence[bytes | Input], session: str | None = "0199a21
     return Story("toy", name, ToyRunner, lambda: rows, session, **more)
 
 
+def codex(name: str, rows: Sequence[bytes | Input], session: str | None = THREAD, **more: Any) -> Story:
+    return Story("codex", name, lambda: CodexRunner({}), lambda: rows, session, **more)
+
+
+EXEC = {"mode": "exec"}
+EXEC_THREAD = "01a22e69-706e-7bd1-8e6e-5651ceec0115"
+EXEC_FAILED = "01a22e69-de60-7bf1-ac6a-60cef4c0edb9"
+
 STORIES = [
     toy("answer", frames(SESSION, TOOL, TOOL_END, RESULT), ok=True, answer="Done."),
     toy("resumed", frames(SESSION, RESULT), ok=True, answer="Done.", resumed=True),
@@ -80,4 +92,22 @@ STORIES = [
     toy("refused", frames({"type": "result", "error": "There is no such model."}), session=None, ok=False),
     toy("crash", [*frames(SESSION, TOOL), End(ProcessExit(signal="SIGSEGV"))], ok=False),
     toy("stopped", [*frames(SESSION, TOOL), Interrupt(), End(ProcessExit(signal="SIGINT", stopped=True))], ok=False),
+    codex("answer", opened(started(), started(id="c2"), said("Done."), over()), ok=True, answer="Done."),
+    codex("resumed", opened(said("Done."), over()), ok=True, answer="Done.", resumed=True),
+    codex("approved", opened(started(), asked(), Decide("0", Allow()), said("Done."), over()), ok=True, answer="Done."),
+    codex(
+        "noise",
+        [b"npm warn", *opened(b"[1]", b"{", b'{"id":99,"result":1}', said("Done."), over())],
+        ok=True,
+        answer="Done.",
+    ),
+    codex("failed", opened(said("Half."), over("failed", error={"message": "No."})), ok=False, answer="Half."),
+    codex("stopped", opened(started(), Interrupt(), over("interrupted")), ok=False),
+    codex("ended early", opened(started(), said("Half.")), ok=False, answer="Half."),
+    codex("crash with a request open", opened(started(), asked(), End(ProcessExit(signal="SIGKILL"))), ok=False),
+    codex("nothing at all", [], session=None, ok=False),
+    codex("refused", frames({"id": 1, "error": {"code": -1, "message": "No."}}), session=None, ok=False),
+    codex("exec: recorded", recorded("exec_tools"), EXEC_THREAD, ok=True, answer="Done: created b.txt.", settings=EXEC),
+    codex("exec: failed", recorded("exec_error_401"), EXEC_FAILED, ok=False, settings=EXEC),
+    codex("exec: nothing at all", [], session=None, ok=False, settings=EXEC),
 ]

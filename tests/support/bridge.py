@@ -59,55 +59,72 @@ def make_project(path: Path) -> Path:
     return path
 
 
-def write_config(
+def write_engine_config(
     folder: Path,
     *,
     telegram: TelegramServer | None,
-    claude: Path | str,
-    model_url: str,
+    engine: str,
+    table: Mapping[str, object],
     project: Path,
     chat_id: int = 1001,
     allowed_user_ids: Sequence[int] = (1001,),
     session_mode: str = "chat",
-    permission_mode: str = "default",
-    claude_env: Mapping[str, str] = QUIET_CLAUDE,
-    env_extra_allow: Sequence[str] = ("CLAUDE_CONFIG_DIR",),
+    env_extra_allow: Sequence[str] = (),
     extra: str = "",
 ) -> Path:
     """Write ``folder/untether.toml`` and return its path; the bridge keeps its state beside it.
 
-    ``telegram=None`` leaves Telegram out (the console alone). ``extra`` is TOML that is appended, tables included.
+    ``table`` is that of ``engine``, which is the default one. ``telegram=None`` leaves Telegram out (the console
+    alone). ``extra`` is TOML that is appended, tables included.
     """
-
-    def toml(value: object) -> str:
-        return json.dumps(value)  # strings, integers and lists of them read the same in TOML
-
-    lines = ['default_engine = "claude"', 'default_project = "demo"']
+    lines = [f"default_engine = {_toml(engine)}", 'default_project = "demo"']
     if telegram is not None:
         lines += [
             "[transports.telegram]",
-            f"bot_token = {toml(telegram.token)}",
+            f"bot_token = {_toml(telegram.token)}",
             f"chat_id = {chat_id}",
-            f"allowed_user_ids = {toml(list(allowed_user_ids))}",
-            f"api_base_url = {toml(telegram.url)}",
-            f"session_mode = {toml(session_mode)}",
+            f"allowed_user_ids = {_toml(list(allowed_user_ids))}",
+            f"api_base_url = {_toml(telegram.url)}",
+            f"session_mode = {_toml(session_mode)}",
         ]
-    agent_env = {"ANTHROPIC_BASE_URL": model_url, **claude_env}
+    lines += [f"[{engine}]", *(f"{name} = {_toml(value)}" for name, value in table.items())]
     lines += [
-        "[claude]",
-        f"command = {toml(str(claude))}",
-        f"permission_mode = {toml(permission_mode)}",
-        "use_api_billing = true",
-        "env = { " + ", ".join(f"{name} = {toml(value)}" for name, value in agent_env.items()) + " }",
         "[security]",
-        f"env_extra_allow = {toml(list(env_extra_allow))}",
+        f"env_extra_allow = {_toml(list(env_extra_allow))}",
         "[projects.demo]",
-        f"path = {toml(str(project))}",
+        f"path = {_toml(str(project))}",
     ]
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "untether.toml"
     path.write_text("\n".join(lines) + "\n" + extra)
     return path
+
+
+def _toml(value: object) -> str:
+    """A value in TOML, where strings, numbers and lists of them are written as in JSON."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{name} = {_toml(each)}" for name, each in value.items()) + " }"
+    return json.dumps(value)
+
+
+def write_config(
+    folder: Path,
+    *,
+    claude: Path | str,
+    model_url: str,
+    permission_mode: str = "default",
+    claude_env: Mapping[str, str] = QUIET_CLAUDE,
+    env_extra_allow: Sequence[str] = ("CLAUDE_CONFIG_DIR",),
+    **more: Any,
+) -> Path:
+    """``write_engine_config`` for Claude Code; ``more`` are its other arguments."""
+    table = {
+        "command": str(claude),
+        "permission_mode": permission_mode,
+        "use_api_billing": True,
+        "env": {"ANTHROPIC_BASE_URL": model_url, **claude_env},
+    }
+    return write_engine_config(folder, engine="claude", table=table, env_extra_allow=env_extra_allow, **more)
 
 
 def bridge_env(home: Mapping[str, str]) -> dict[str, str]:

@@ -30,6 +30,7 @@ SECTIONS: Mapping[str, tuple[type[BaseModel], tuple[str, ...]]] = {
     "`[transports.telegram]`": (model.Telegram, ("transports", "telegram")),
     "`[transports.web]`": (model.Web, ("transports", "web")),
     "`[claude]`": (model.Claude, ("engines", "claude")),
+    "`[codex]`": (model.Codex, ("engines", "codex")),
     "`[demo]`": (model.Demo, ("engines", "demo")),
     "`[projects.NAME]`": (model.Project, ("projects", "NAME")),
     "`[progress]`": (model.Progress, ("progress",)),

@@ -144,7 +144,7 @@ def replay_recording(
 def process_exit(rows: Sequence[Row]) -> ProcessExit:
     """How the recorded agent ended. One that got a signal from its driver was stopped."""
     errors = [row.data.decode("utf-8", "replace") for row in rows if row.dir == "err"]
-    exits = [row.facts.get("code") for row in rows if row.dir == "meta" and row.event == "exit"]
+    exits = [row.facts.get("code", row.facts.get("rc")) for row in rows if row.dir == "meta" and row.event == "exit"]
     code = exits[-1] if exits and isinstance(exits[-1], int) else None
     ended_by = signal.Signals(-code).name if code is not None and code < 0 else ""
     return ProcessExit(

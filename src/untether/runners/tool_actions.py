@@ -14,6 +14,8 @@ Keys of `Action.detail` made here, each only when known:
     description  what the agent says it does
     pattern, query, url
     server       the MCP server of an MCP tool
+
+Engines add what only they know: `diff`, the beginning of a change as a unified diff; `exit_code` of a command.
 """
 
 from __future__ import annotations

@@ -276,6 +276,20 @@ class Claude(Section):
     """True: the CLI keeps what the files were, so that they can be put back."""
 
 
+class Codex(Section):
+    command: Annotated[Text, AfterValidator(_program)] = "codex"
+    mode: Literal["app-server", "exec"] = "app-server"
+    """`exec`: the one-shot form, which cannot ask for permission."""
+    model: Annotated[Text, AfterValidator(_flag_value)] | None = None
+    reasoning: Annotated[Text, AfterValidator(_flag_value)] | None = None
+    """How hard the model thinks: what it takes is told by Codex, `low` to `xhigh` for most."""
+    permission_mode: PermissionMode | Literal["safe", "untrusted"] = "default"
+    extra_args: Texts = ()
+    env: Environment = Field(default_factory=dict, repr=False)
+    dangerously_skip_permissions: bool = False
+    """True allows `bypassPermissions`, and makes it the mode when no other is set."""
+
+
 class Demo(Section):
     command: Annotated[Text, AfterValidator(_program)] | None = None
     """None: the demo agent that comes with Untether."""
@@ -291,6 +305,7 @@ class Engines(BaseModel):
     __pydantic_extra__: dict[str, dict[str, Any]] = Field(init=False, repr=False)
 
     claude: Claude = Field(default_factory=Claude)
+    codex: Codex = Field(default_factory=Codex)
     demo: Demo = Field(default_factory=Demo)
 
 

@@ -116,8 +116,8 @@ def test_a_comment_at_the_top_stays_there(path: Path) -> None:
         ("transports.telegram.show_resume_line", "false", False),
         ("transports.telegram.forward_coalesce_s", "0.5", 0.5),
         ("claude.env", '{X = "y"}', {"X": "y"}),
-        ("engines.codex.profile", "fast", "fast"),
-        ("engines.codex.level", "3", 3),
+        ("engines.other.profile", "fast", "fast"),
+        ("engines.other.level", "3", 3),
     ],
 )
 def test_values_are_toml_else_text(path: Path, key: str, text: str, value: object) -> None:
@@ -132,9 +132,9 @@ def test_values_are_toml_else_text(path: Path, key: str, text: str, value: objec
 
 @pytest.mark.parametrize("text", ["x\n[security]", "1\nport = 2", "a = b", '"""', "#", "ü", "'", "\t"])
 def test_no_text_can_write_another_key(path: Path, text: str) -> None:
-    edit.set_value(path, "engines.codex.profile", text, environ={})
+    edit.set_value(path, "engines.other.profile", text, environ={})
 
-    assert tomllib.loads(path.read_text())["engines"]["codex"] == {"profile": text}
+    assert tomllib.loads(path.read_text())["engines"]["other"] == {"profile": text}
 
 
 def test_line_ends_are_kept(path: Path) -> None:
@@ -342,7 +342,7 @@ def test_get_gives_a_value_a_default_or_a_table(path: Path) -> None:
 
 def test_values_that_look_secret_are_masked_wherever_they_stand(path: Path) -> None:
     edit.set_value(path, "claude.env.PROXY", "http://user:HUNTER2@proxy:8080", environ={})
-    edit.set_value(path, "engines.codex.client_secret", "HUNTER2", environ={})
+    edit.set_value(path, "engines.other.client_secret", "HUNTER2", environ={})
 
     assert "HUNTER2" not in str([(entry.shown, entry.toml) for entry in edit.list_values(path, environ={})])
 

@@ -86,7 +86,7 @@ def test_without_a_file_the_defaults_are_in_force(tmp_path: Path) -> None:
     assert settings.default_engine is None
     assert settings.engine("claude").interactive is True
     assert settings.engine("demo").command is None
-    assert settings.engine("codex") == {}
+    assert settings.engine("other") == {}
     assert (settings.progress.max_actions, settings.progress.min_render_interval) == (5, 2.0)
     assert settings.watchdog.post_result_limbo_grace == 60
     assert settings.watchdog.max_line_bytes == 64 * 1024 * 1024
@@ -110,12 +110,12 @@ def test_an_engine_table_may_be_short_or_long(tmp_path: Path, table: str) -> Non
 
 
 def test_tables_of_plugins_are_handed_over_as_they_stand(tmp_path: Path) -> None:
-    text = '[engines.codex]\nprofile = "fast"\n[transports.matrix]\nroom = 7\n[plugins.notes]\nfolder = "x"\n'
+    text = '[engines.other]\nprofile = "fast"\n[transports.matrix]\nroom = 7\n[plugins.notes]\nfolder = "x"\n'
 
     settings = loaded(tmp_path, text)
 
-    assert settings.engine("codex") == {"profile": "fast"}
-    assert settings.engine_config("codex") == {"profile": "fast"}
+    assert settings.engine("other") == {"profile": "fast"}
+    assert settings.engine_config("other") == {"profile": "fast"}
     assert settings.transport("matrix") == {"room": 7}
     assert settings.plugins.model_extra == {"notes": {"folder": "x"}}
 
@@ -266,7 +266,7 @@ def test_an_unknown_key_without_a_near_one_lists_the_known_ones(tmp_path: Path) 
     assert problems(tmp_path, "[security]\nzzz = 1\n") == [
         "line 2: security.zzz is not a known key. Known keys here: env_extra_allow, env_extra_prefix_allow."
     ]
-    assert problems(tmp_path, '[codex]\nmodel = "x"\n')[0].startswith("line 1: codex is not a known key. Known keys")
+    assert problems(tmp_path, '[other]\nmodel = "x"\n')[0].startswith("line 1: other is not a known key. Known keys")
     assert problems(tmp_path, '_env_file = "x"\n')[0].startswith("line 1: _env_file is not a known key.")
 
 
@@ -487,7 +487,7 @@ def test_rules_between_sections_survive_wrong_types(tmp_path: Path) -> None:
 
 
 def test_engine_names_are_checked_against_what_is_installed(tmp_path: Path) -> None:
-    text = 'default_engine = "cluade"\n[projects.a]\npath = "/a"\ndefault_engine = "codex"\n'
+    text = 'default_engine = "cluade"\n[projects.a]\npath = "/a"\ndefault_engine = "other"\n'
     settings = loaded(tmp_path, text)
 
     with pytest.raises(ConfigError) as caught:
@@ -501,9 +501,9 @@ def test_engine_names_are_checked_against_what_is_installed(tmp_path: Path) -> N
 
 
 def test_tables_that_nothing_reads_are_pointed_out(tmp_path: Path) -> None:
-    settings = loaded(tmp_path, "[engines.cluade]\n[engines.codex]\n[transports.telegramm]\n")
+    settings = loaded(tmp_path, "[engines.cluade]\n[engines.other]\n[transports.telegramm]\n")
 
-    told = settings.unread_tables(engines=["claude", "demo", "codex"], transports=["telegram", "web"])
+    told = settings.unread_tables(engines=["claude", "demo", "other"], transports=["telegram", "web"])
 
     assert [str(problem) for problem in told] == [
         "line 1: engines.cluade is read by no installed engine. Did you mean claude?",
