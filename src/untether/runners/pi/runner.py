@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +11,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
-import msgspec
 
 from ...backends import EngineConfig
 from ...process.direct import DirectProcess
@@ -48,11 +48,16 @@ class PiRunner(PrintRunner):
 
     async def check(self, environ: Mapping[str, str]) -> Refusal | None:
         """Whether the CLI is there and new enough, and the Node.js that it finds, too."""
-        own = self.own_env()
-        refusal = await super().check({**environ, **own})
-        if refusal is not None and refusal.reason == "cli_unusable":
-            advice = f"Pi needs Node.js {spawn.NODE} or newer: see that `node --version` says so. {refusal.advice}"
-            return msgspec.structs.replace(refusal, advice=advice)
+        environ = {**environ, **self.own_env()}
+        refusal = await super().check(environ)
+        if refusal is None and not self.cli_version:  # with an old Node.js it does not even tell its version
+            node = (await self._guard.probe("node", environ=environ)).version
+            if node and _numbers(node) < _numbers(spawn.NODE):
+                return Refusal(
+                    "cli_unsupported",
+                    f"Pi needs Node.js {spawn.NODE} or newer, and the one on the PATH is {node}.",
+                    "Install a newer Node.js, or put it first on the PATH of [pi.env], then try again.",
+                )
         return refusal
 
     def launch(self, start: StartFacts, prompt: Prompt, *, environ: Mapping[str, str]) -> Launch:
@@ -106,6 +111,10 @@ def build_runner(config: EngineConfig, config_path: Path) -> PiRunner:
     """Raises ValueError when the table is wrong."""
     spawn.check_extra_args([str(word) for word in config.get("extra_args") or ()])
     return PiRunner(config)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)[:3]]
 
 
 def _without_session(argv: tuple[str, ...]) -> tuple[str, ...]:

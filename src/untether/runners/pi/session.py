@@ -68,6 +68,7 @@ class PiSession:
         self._interrupting = False  # the end of the turn was asked for
         self._too_early = False  # … and is to be asked for once the turn has begun
         self._compacts = False  # the turn is one that compacts
+        self._changes = 0  # of the model, under way: the next message waits for them
         self._over = False  # the session cannot be used
         self._ended = False
 
@@ -160,6 +161,7 @@ class PiSession:
             return NOTHING
         match change:
             case SetModel(str(model)):
+                self._changes += 1
                 self._parts.commands.send("get_available_models", note=model)
             case SetEffort(str(effort)):
                 self._parts.commands.send("set_thinking_level", level=effort)
@@ -226,6 +228,8 @@ class PiSession:
                 self._opened(schema.read_as(schema.State, data))
             case "get_available_models":
                 self._choose_model(sent.note, data)
+            case "set_model":
+                self._model_changed()
             case "prompt" if isinstance(data, dict) and data.get("disposition") == "handled":
                 self._stream.begin_turn()
                 self._close_turn(Outcome(True, _HANDLED))
@@ -251,6 +255,8 @@ class PiSession:
                 self._next_turn()
             case "set_model" | "set_thinking_level" | "get_available_models":
                 self._output.warning(f"Pi did not take that: {error}"[:500])
+                if sent.type != "set_thinking_level":
+                    self._model_changed()
 
     # ------------------------------------------------------------------------------------------------ the session
 
@@ -291,6 +297,11 @@ class PiSession:
                 return
         names = ", ".join(f"{model.provider}/{model.id}" for model in known[:10]) or "none"
         self._output.warning(f"Pi has no model {wanted!r}. It has: {names}")
+        self._model_changed()
+
+    def _model_changed(self) -> None:
+        self._changes -= 1
+        self._next_turn()
 
     # ------------------------------------------------------------------------------------------------------- turns
 
@@ -305,7 +316,8 @@ class PiSession:
     def _next_turn(self) -> None:
         """Hand over the next message that waits, when nothing is going on."""
         parts = self._parts
-        if not self._ready or parts.turns.open is not None or parts.ledger.current is not None:
+        busy = parts.turns.open is not None or parts.ledger.current is not None
+        if not self._ready or busy or self._changes:
             return
         if not parts.ledger.queue:
             return
