@@ -32,6 +32,7 @@ SECTIONS: Mapping[str, tuple[type[BaseModel], tuple[str, ...]]] = {
     "`[claude]`": (model.Claude, ("engines", "claude")),
     "`[codex]`": (model.Codex, ("engines", "codex")),
     "`[demo]`": (model.Demo, ("engines", "demo")),
+    "`[pi]`": (model.Pi, ("engines", "pi")),
     "`[projects.NAME]`": (model.Project, ("projects", "NAME")),
     "`[progress]`": (model.Progress, ("progress",)),
     "`[chat]`": (model.Chat, ("chat",)),

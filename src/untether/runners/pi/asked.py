@@ -11,6 +11,7 @@ from ...schemas.pi import UiRequest
 from ...text.diff import FileDiff, edit_diff, write_diff
 
 GATE = "gate:"
+GATE_COMMAND = "untether-gate"  # what our extension registers, so that it is seen to be there
 SESSION = "session"
 YES, NO = "Yes", "No"
 DIALOGS = ("select", "confirm", "input", "editor")

@@ -12,8 +12,7 @@ from ...model import Allow, Answers, Decision, Deny, EngineId, ResumeToken
 from ...process.recording import Row
 from ...schemas.pi import UiRequest, read_as
 from ...session import Begin, Decide, Input, Interrupt, Prompt, Say, StartFacts
-from .asked import gated_call
-from .spawn import GATE_COMMAND
+from .asked import GATE_COMMAND, gated_call
 
 _MESSAGES = ("prompt", "steer", "follow_up")
 

@@ -21,6 +21,7 @@ from ...process.recording import Dialect
 from ...runner import RunOptions
 from ...session import EngineSession, Place, Prompt, StartFacts
 from . import spawn
+from .asked import GATE_COMMAND
 from .policies import JSON, RPC
 from .printed import PrintRunner
 from .recording import PiDialect
@@ -131,4 +132,4 @@ def _greeted(line: bytes) -> str | None:
         return None
     if not isinstance(frame, dict) or frame.get("command") != "get_commands":
         return None
-    return "" if spawn.GATE_COMMAND in json.dumps(frame) else "it did not load the extension that asks before tools run"
+    return "" if GATE_COMMAND in json.dumps(frame) else "it did not load the extension that asks before tools run"

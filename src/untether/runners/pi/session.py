@@ -34,12 +34,12 @@ from ...session import (
 from ..output import NOTHING
 from ..turns import Outcome, ended_early, stopped
 from . import results
+from .asked import GATE_COMMAND
 from .commands import Sent
 from .identity import same_session
 from .parts import Parts
 from .pictures import Outgoing
 from .policies import RPC
-from .spawn import GATE_COMMAND
 from .stream import Stream
 
 COMPACT = "/compact"

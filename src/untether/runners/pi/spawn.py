@@ -19,7 +19,6 @@ MIN_VERSION = "1.0.0"  # 0.73.1, of the package before, tells no end of a turn (
 NODE = "22.19"
 
 GATE = Path(__file__).with_name("gate.ts")
-GATE_COMMAND = "untether-gate"
 UNASKED = "UNTETHER_PI_TOOLS"
 
 # The abort has come before. End of input and SIGTERM each end the commands that run; after SIGINT and SIGKILL they live
