@@ -38,7 +38,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ).stdout.strip()
     places = [place for place in sys.path if place.endswith(("site-packages", "/src"))]
     Path(where, "untether-under-test.pth").write_text("\n".join(places))
-    command = [python, "-m", "pip", "install", "--no-deps", "--quiet", "--disable-pip-version-check", str(source)]
+    command = [str(python), "-m", "pip", "install", "--no-deps", "--quiet", "--disable-pip-version-check", str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0 and any(sign in done.stderr for sign in UNREACHABLE):
         pytest.skip("PyPI cannot be reached, which builds the package")
