@@ -8,9 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.support.bridge import QUIET_CLAUDE
 from tests.support.clis import pinned
+
+settings.register_profile("untether", deadline=None)  # a busy machine is no failure
+settings.load_profile("untether")
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -78,6 +78,12 @@ async def test_killed_twice(tmp_path: Path, chance: random.Random) -> None:
             tasks.start_soon(again)
             said = await talk(w)
         assert len(w.faults.deaths) == 2
+        if lost := w.rows("SELECT attempts FROM deliveries WHERE state = 'unknown' AND act = 'send'"):
+            # Both deaths came around one send. It is repeated once, never more, and that is said.
+            assert [row["attempts"] for row in lost] == [3]
+            shown = [*await w.ann.shows(sender="bot"), *await w.bob.shows(sender="bot")]
+            assert sum("It is not known whether" in message["text"] for message in shown) == 1
+            return
         await check(w, said)
 
 

@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.contract import pi_stories as of_pi
 from tests.contract.codex_stories import asked, opened, over, recorded, said, started
 from tests.contract.toy_engine import ToyRunner
 from tests.support.codex_talk import THREAD
 from untether.model import Allow, EngineId, ResumeToken, UntetherEvent
 from untether.runner import Runner
 from untether.runners.codex import CodexRunner
+from untether.runners.pi import PiRunner
 from untether.session import Decide, End, Input, Interrupt, ProcessExit, Prompt, StartFacts, Step, apply
 
 
@@ -76,6 +78,15 @@ def codex(name: str, rows: Sequence[bytes | Input], session: str | None = THREAD
     return Story("codex", name, lambda: CodexRunner({}), lambda: rows, session, **more)
 
 
+def pi(name: str, rows: Sequence[bytes | Input], session: str | None = of_pi.SESSION, **more: Any) -> Story:
+    return Story("pi", name, lambda: PiRunner({}), lambda: rows, session, **more)
+
+
+def pi_json(name: str, **more: Any) -> Story:
+    rows, session = of_pi.recorded(name), of_pi.recorded_session(name)
+    return pi(f"json: {name}", rows, session, settings={"mode": "json"}, **more)
+
+
 EXEC = {"mode": "exec"}
 EXEC_THREAD = "01a22e69-706e-7bd1-8e6e-5651ceec0115"
 EXEC_FAILED = "01a22e69-de60-7bf1-ac6a-60cef4c0edb9"
@@ -110,4 +121,32 @@ STORIES = [
     codex("exec: recorded", recorded("exec_tools"), EXEC_THREAD, ok=True, answer="Done: created b.txt.", settings=EXEC),
     codex("exec: failed", recorded("exec_error_401"), EXEC_FAILED, ok=False, settings=EXEC),
     codex("exec: nothing at all", [], session=None, ok=False, settings=EXEC),
+    pi("answer", of_pi.opened(of_pi.started(), of_pi.said("Done."), of_pi.over()), ok=True, answer="Done."),
+    pi("resumed", of_pi.opened(of_pi.said("Done."), of_pi.over()), ok=True, answer="Done.", resumed=True),
+    pi(
+        "approved",
+        of_pi.opened(of_pi.started(), of_pi.asked(), Decide("u1", Allow()), of_pi.said("Done."), of_pi.over()),
+        ok=True,
+        answer="Done.",
+    ),
+    pi(
+        "noise",
+        [b"npm warn", *of_pi.opened(b"[1]", b"{", of_pi.response("99", "abort"), of_pi.said("Done."), of_pi.over())],
+        ok=True,
+        answer="Done.",
+    ),
+    pi(
+        "failed",
+        of_pi.opened(of_pi.said("Half."), of_pi.said("", stopReason="error", errorMessage="500: {}"), of_pi.over()),
+        ok=False,
+        answer="Half.",
+    ),
+    pi("stopped", of_pi.opened(of_pi.started(), Interrupt(), of_pi.over(aborted=True)), ok=False),
+    pi("ended early", of_pi.opened(of_pi.started(), of_pi.said("Half.")), ok=False, answer="Half."),
+    pi("crash with a request open", of_pi.opened(of_pi.asked(), End(ProcessExit(signal="SIGKILL"))), ok=False),
+    pi("nothing at all", [], session=None, ok=False),
+    pi("refused", [of_pi.refused("2", "get_state", "No.")], session=None, ok=False),
+    pi_json("json_tools", ok=True, answer="Done."),
+    pi_json("json_error_401", ok=False),
+    pi("json: nothing at all", [], session=None, ok=False, settings={"mode": "json"}),
 ]

@@ -14,6 +14,7 @@ import pytest
 import tomlkit
 from pydantic import BaseModel
 
+from untether import api
 from untether.backends import EngineBackend
 from untether.cli import COMMANDS as CLI_COMMANDS
 from untether.conversation.commands import COMMANDS as CHAT_COMMANDS
@@ -32,6 +33,7 @@ SECTIONS: Mapping[str, tuple[type[BaseModel], tuple[str, ...]]] = {
     "`[claude]`": (model.Claude, ("engines", "claude")),
     "`[codex]`": (model.Codex, ("engines", "codex")),
     "`[demo]`": (model.Demo, ("engines", "demo")),
+    "`[pi]`": (model.Pi, ("engines", "pi")),
     "`[projects.NAME]`": (model.Project, ("projects", "NAME")),
     "`[progress]`": (model.Progress, ("progress",)),
     "`[chat]`": (model.Chat, ("chat",)),
@@ -195,3 +197,29 @@ async def test_the_plugin_of_the_guide_works(parrot: EngineBackend, tmp_path: Pa
     again = [event async for event in runner.run("", end.resume)][-1]
     assert isinstance(again, CompletedEvent)
     assert (again.ok, again.error, again.resume) == (False, "There was nothing to repeat.", end.resume)
+
+
+def test_the_package_of_the_guide_is_the_one_in_the_examples() -> None:
+    folder = ROOT / "examples" / "plugin-engine"
+    shown = dict(examples(DOCS / "how-to" / "write-an-engine-plugin.md"))
+    assert shown
+    assert shown == {name: (folder / name).read_text("utf-8") for name in shown}
+
+
+def test_the_plugin_api_documents_all_that_it_exports() -> None:
+    text = (DOCS / "reference" / "plugin-api.md").read_text("utf-8")
+    named = set(re.findall(r"\b\w+\b", text))
+    assert [name for name in api.__all__ if name not in named] == []
+
+
+def test_the_tests_that_the_runner_contract_names_exist() -> None:
+    text = (DOCS / "reference" / "runner-contract.md").read_text("utf-8")
+    short = {
+        "runner": "tests/unit/test_runner.py",
+        "contract": "tests/contract/test_runner_contract.py",
+        "backends": "tests/unit/test_backends.py",
+    }
+    named = re.findall(r"`([\w/.]+)::(test_\w+)`", text)
+    assert len(named) > 30
+    for place, test in named:
+        assert f"def {test}(" in (ROOT / short.get(place, place)).read_text("utf-8"), f"{place}::{test}"

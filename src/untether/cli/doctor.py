@@ -20,7 +20,7 @@ from ..settings import ConfigError, Settings, load
 from ..store.journals import size_of
 from ..store.migrate import StoreError, integrity_check, load_migrations, newer_schema
 from ..text import words
-from . import engines, logs
+from . import engines, logs, plugged
 from .machine import Machine
 
 _DISK_GOOD = 1024**3  # bytes
@@ -77,6 +77,10 @@ async def _findings() -> AsyncIterator[Finding]:
         return
     for problem in errors:
         yield Finding(False, f"Engine {problem.id}: {problem.message}", "Uninstall or update its package.")
+    for problem in plugged.load_errors(settings):
+        yield Finding(
+            False, f"Plugin {problem.id}: {problem.message}", "Uninstall or update its package.", needed=False
+        )
     for engine in found:
         finding = await _engine(engine, needed=engine.id == found.default)
         yield finding

@@ -16,7 +16,6 @@ DEMO = "demo"
 # Agents that have no engine yet: named at start and in `doctor`, so that nobody wonders why they are not used.
 PLANNED: Mapping[str, str] = {
     "opencode": "OpenCode",
-    "pi": "Pi",
     "gemini": "Gemini CLI",
     "amp": "Amp",
 }

@@ -27,11 +27,13 @@ from ..conversation.engines import Engines
 from ..conversation.hub import Hub
 from ..conversation.office import Office
 from ..conversation.outbox import Outbox
+from ..conversation.plugin_commands import PluginCommands
 from ..conversation.preamble import preamble_of
 from ..conversation.services import Options, Services, WatchLimits
 from ..conversation.spending import BudgetLimits
 from ..conversation.times import ReminderTimes
 from ..faults import Steering, point
+from ..plugins import LoadError
 from ..process.environment import agent_environment
 from ..process.guard import RoomLimits
 from ..process.host import Host
@@ -48,11 +50,12 @@ from ..store.lock import AlreadyRunning, StateLock
 from ..store.migrate import load_migrations
 from ..store.retention import DAY_S, Policy, Retention
 from ..transport import ChatRef, Transport
+from ..transports import TransportContext
 from ..transports.telegram.transport import TelegramTransport
 from ..transports.web.screens import Choices
 from ..transports.web.transport import WebTransport
 from . import engines as engine_list
-from . import logs
+from . import logs, plugged
 from .errors import told
 from .oneoff import run_unattended
 from .screen import first_screen
@@ -86,16 +89,16 @@ def run(debug: bool = False, unattended: bool = False, engine_id: str | None = N
         if engine is None:
             raise click.UsageError(f"There is no engine {engine_id!r}. Known: {', '.join(engines.ids())}.")
         raise SystemExit(run_unattended(settings, engine, prompt))
-    for problem in settings.unread_tables(engines.ids(), ("telegram", "web")):
+    for problem in settings.unread_tables(engines.ids(), plugged.transport_ids(settings)):
         click.echo(f"· {problem}", err=True)
-    for load_error in errors:
-        click.echo(f"✗ engine {load_error.id}: {load_error.message}", err=True)
+    commands, wrong_commands = plugged.commands(settings)
+    errors += wrong_commands
     lock = _locked(settings.state_dir)
     bot = _locked_bot(settings)
     try:
         with told(StoreError):
             db = Database(settings.state_dir / "untether.db", migrations=load_migrations())
-        again = anyio.run(Bridge(settings, engines, db, lock, notifier).run)
+        again = anyio.run(Bridge(settings, engines, db, lock, notifier, commands, errors).run)
     finally:
         lock.release()
         if bot is not None:
@@ -150,6 +153,9 @@ class Bridge:
     db: Database
     lock: StateLock
     notifier: Notifier
+    commands: PluginCommands
+    errors: list[LoadError]
+    """What is wrong with plugins."""
 
     async def run(self) -> bool:
         """Serve until a signal; then stop receiving, let what is ready leave, and end. True: it is to start again."""
@@ -158,8 +164,10 @@ class Bridge:
         clock = steering.clock
         telegram, console = self._telegram(clock), self._console(clock)
         transports: dict[str, Transport] = {made.name: made for made in (telegram, console) if made is not None}
+        plugged_in, wrong = plugged.build_transports(self.settings, partial(self._context, clock))
+        transports |= plugged_in
         services = self._services(clock, hub, transports, await self._host(clock))
-        office = Office(services)
+        office = Office(services, self.commands)
         if console is not None:
             self._bind(console, office, hub)
         try:
@@ -172,9 +180,10 @@ class Bridge:
                     self.engines,
                     console.pairing_link() if console is not None else None,
                     telegram.api if telegram is not None else None,
+                    [*self.errors, *wrong],
                 )
                 receiving = anyio.CancelScope()
-                tasks.start_soon(_receive, transports, office, receiving)
+                tasks.start_soon(_receive, transports, office, receiving, frozenset(plugged_in))
                 tasks.start_soon(self._retention(clock).run)
                 tasks.start_soon(self._tell_manager, clock, office, telegram)
                 async for number in _signals():
@@ -214,6 +223,10 @@ class Bridge:
 
     # ------------------------------------------------------------------------------------------------- wiring
 
+    def _context(self, clock: Clock, id: str) -> TransportContext:
+        """What a transport of a package is made with."""
+        return TransportContext(self.settings.transport(id), clock, self.settings.zone, _Facts(self.db, f"plugin:{id}"))
+
     def _telegram(self, clock: Clock) -> TelegramTransport | None:
         settings = self.settings
         if settings.telegram is None:
@@ -223,7 +236,7 @@ class Bridge:
             clock=clock,
             zone=settings.zone,
             project_chats=[table.chat_id for table in settings.projects.values() if table.chat_id is not None],
-            commands=[(name, entry.what) for name, entry in COMMANDS.items()],
+            commands=[*((name, entry.what) for name, entry in COMMANDS.items()), *self.commands.menu()],
             group_chat_rps=settings.progress.group_chat_rps,
             facts=_Facts(self.db, "telegram"),
             moved=self.db.read(lambda conn: moves.all_of(conn, "telegram")),
@@ -412,11 +425,15 @@ class _Facts:
         await self._db.write(job)
 
 
-async def _receive(transports: Mapping[str, Transport], office: Office, scope: anyio.CancelScope) -> None:
+async def _receive(
+    transports: Mapping[str, Transport], office: Office, scope: anyio.CancelScope, foreign: frozenset[str]
+) -> None:
+    """`foreign` are the transports of packages."""
     with scope:
         async with anyio.create_task_group() as tasks:
-            for transport in transports.values():
-                tasks.start_soon(transport.run, office.inbox)
+            for name, transport in transports.items():
+                run = partial(plugged.contained, transport) if name in foreign else transport.run
+                tasks.start_soon(run, office.inbox)
 
 
 async def _finish(outbox: Outbox, scope: anyio.CancelScope) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
@@ -12,6 +13,7 @@ import click
 
 from .. import __version__
 from ..conversation.engines import Engine, Engines
+from ..plugins import LoadError
 from ..settings import Settings
 from ..transports.telegram.api import BotApi
 from ..transports.telegram.errors import ApiError
@@ -20,7 +22,9 @@ from . import engines as engine_list
 _PATIENCE_S = 3.0  # for the versions of the agents and the name of the bot
 
 
-async def first_screen(settings: Settings, engines: Engines, link: str | None, api: BotApi | None) -> None:
+async def first_screen(
+    settings: Settings, engines: Engines, link: str | None, api: BotApi | None, errors: Sequence[LoadError] = ()
+) -> None:
     """Print it, once the agents have told their versions and Telegram the bot's name, or after a moment."""
     names: list[str] = []
     refused: dict[str, str] = {}
@@ -43,6 +47,8 @@ async def first_screen(settings: Settings, engines: Engines, link: str | None, a
     click.echo(f"untether {__version__}")
     for name, text in lines.items():
         click.echo(f"  {name:<10} {text}")
+    for error in errors:
+        click.echo(f"  {'plugin':<10} ✗ {error.id}: {error.message}")
 
 
 async def _check(engine: Engine, refused: dict[str, str]) -> None:

@@ -21,6 +21,7 @@ from .directives import command, one_off
 from .granted import Granted
 from .login import Login
 from .modes import Modes
+from .plugin_commands import PluginCommands
 from .scheduler import Scheduler
 from .services import Services
 from .takeover import RESTARTED
@@ -102,8 +103,11 @@ class Commands:
         "autocontinue",
     }  # not behind messages
 
-    def __init__(self, services: Services, scheduler: Scheduler, desk: Desk) -> None:
+    def __init__(
+        self, services: Services, scheduler: Scheduler, desk: Desk, plugins: PluginCommands | None = None
+    ) -> None:
         self._services = services
+        self._plugins = plugins or PluginCommands()
         self._scheduler = scheduler
         self.asking = Asking(services, desk)
         self._granted = Granted(services, scheduler)
@@ -165,6 +169,8 @@ class Commands:
                 card = self._granted.card()
             case _ if word in self._services.projects or word in self._services.engines.ids():
                 return False
+            case _ if word in self._plugins:
+                card = await self._plugins.run(self._services, message, word, rest)
             case _ if word in UNAVAILABLE:
                 card = cards.notice(f"/{word} is not available in this version.", "/help lists what is.")
             case _:
@@ -199,7 +205,9 @@ class Commands:
                     Line(f"Example: {entry.example}"),
                 )
             )
-        lines = [Line(f"/{name}  {entry.what}") for name, entry in COMMANDS.items()]
+        if word in self._plugins:
+            return self._plugins.help(word)
+        lines = [Line(f"/{name}  {entry.what}") for name, entry in COMMANDS.items()] + self._plugins.lines()
         if word and word != "all":
             lines.insert(0, Line(f"There is no command /{words.one_line(word, 40)}. There are:"))
         if word == "all":

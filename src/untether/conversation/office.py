@@ -7,6 +7,7 @@ import anyio
 from .commands import Commands
 from .desk import Desk
 from .inbox import StoredInbox
+from .plugin_commands import PluginCommands
 from .reminders import Reminders
 from .router import Router
 from .scheduler import Scheduler
@@ -15,12 +16,12 @@ from .views import Views
 
 
 class Office:
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, plugins: PluginCommands | None = None) -> None:
         self.services = services
         self.started = anyio.Event()
         self.scheduler = Scheduler(services)
         self.desk = Desk(services, self.scheduler)
-        commands = self._commands = Commands(services, self.scheduler, self.desk)
+        commands = self._commands = Commands(services, self.scheduler, self.desk, plugins)
         self.router = Router(services, self.scheduler, commands)
         self.inbox = StoredInbox(
             services.db,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -55,6 +55,14 @@ class Dialect(Protocol):
 
     def wrote(self, line: bytes) -> None:
         """The session wrote this line."""
+
+
+@runtime_checkable
+class Greeted(Protocol):
+    """A dialect of an agent that answers questions at its start which the host of that time did not ask."""
+
+    def greeting(self) -> Sequence[bytes]:
+        """The lines that answer what the session has written so far."""
 
 
 class PlainDialect:
@@ -111,6 +119,8 @@ def replay_steps(session: EngineSession, rows: Sequence[Row], dialect: Dialect) 
 
     begin = dialect.begin(rows)
     yield from did(begin, apply(session, begin, now))
+    for line in dialect.greeting() if isinstance(dialect, Greeted) else ():
+        yield from did(begin, session.feed(line, now))
     for row in rows:
         now = max(now, row.t)
         if row.dir == "out":

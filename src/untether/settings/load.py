@@ -22,6 +22,7 @@ from .model import (
     CostBudget,
     Demo,
     Loop,
+    Pi,
     Plugins,
     Preamble,
     Progress,
@@ -165,7 +166,8 @@ class Settings:
         """Every secret that is configured, for a `Redactor`."""
         found = [self.telegram.bot_token.get_secret_value()] if self.telegram else []
         engines = self.values.engines
-        for env in (engines.claude.env, engines.codex.env, engines.demo.env, *_plugin_tables(self.values)):
+        ours = (engines.claude.env, engines.codex.env, engines.demo.env, engines.pi.env)
+        for env in (*ours, *_plugin_tables(self.values)):
             found += [text for name, text in env.items() if isinstance(text, str) and is_secret_name(name)]
         return tuple(found)
 
@@ -176,12 +178,14 @@ class Settings:
     @overload
     def engine(self, engine_id: Literal["demo"]) -> Demo: ...
     @overload
-    def engine(self, engine_id: str) -> Claude | Codex | Demo | Mapping[str, Any]: ...
-    def engine(self, engine_id: str) -> Claude | Codex | Demo | Mapping[str, Any]:
+    def engine(self, engine_id: Literal["pi"]) -> Pi: ...
+    @overload
+    def engine(self, engine_id: str) -> Claude | Codex | Demo | Pi | Mapping[str, Any]: ...
+    def engine(self, engine_id: str) -> Claude | Codex | Demo | Pi | Mapping[str, Any]:
         """The table of an engine: typed for ours, as it stands (empty when absent) for a plugin's."""
         engines = self.values.engines
         if engine_id in FLAT_ENGINES:
-            found: Claude | Codex | Demo = getattr(engines, engine_id)
+            found: Claude | Codex | Demo | Pi = getattr(engines, engine_id)
             return found
         table: Mapping[str, Any] = (engines.model_extra or {}).get(engine_id, {})
         return table

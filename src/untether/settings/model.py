@@ -290,6 +290,21 @@ class Codex(Section):
     """True allows `bypassPermissions`, and makes it the mode when no other is set."""
 
 
+class Pi(Section):
+    command: Annotated[Text, AfterValidator(_program)] = "pi"
+    mode: Literal["rpc", "json"] = "rpc"
+    """`json`: the one-shot form, which cannot ask for permission."""
+    provider: Annotated[Text, AfterValidator(_flag_value)] | None = None
+    model: Annotated[Text, AfterValidator(_flag_value)] | None = None
+    """By its id, by `PROVIDER/ID`, or by a pattern."""
+    reasoning: Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    permission_mode: PermissionMode | Literal["safe"] = "default"
+    extra_args: Texts = ()
+    env: Environment = Field(default_factory=dict, repr=False)
+    dangerously_skip_permissions: bool = False
+    """True allows `bypassPermissions`, and makes it the mode when no other is set."""
+
+
 class Demo(Section):
     command: Annotated[Text, AfterValidator(_program)] | None = None
     """None: the demo agent that comes with Untether."""
@@ -307,6 +322,7 @@ class Engines(BaseModel):
     claude: Claude = Field(default_factory=Claude)
     codex: Codex = Field(default_factory=Codex)
     demo: Demo = Field(default_factory=Demo)
+    pi: Pi = Field(default_factory=Pi)
 
 
 FLAT_ENGINES = tuple(Engines.model_fields)

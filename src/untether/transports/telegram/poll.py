@@ -22,6 +22,7 @@ from ...faults import point
 from ...store.database import StoreError
 from ...text import words
 from ...transport import ChatRef, Inbox
+from .. import Facts
 from .decode import TRANSPORT
 from .errors import ApiError
 
@@ -54,14 +55,6 @@ class UpdateSource(Protocol):
 
 class PollSource(UpdateSource, Protocol):
     async def renew(self) -> None: ...
-
-
-class Facts(Protocol):
-    """Single facts that survive a restart. Both raise StoreError."""
-
-    def get(self, key: str) -> str | None: ...
-
-    async def put(self, key: str, value: str) -> None: ...
 
 
 class Trouble(NamedTuple):

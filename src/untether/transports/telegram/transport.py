@@ -20,12 +20,13 @@ from ...text import words
 from ...text.clean import clean_text
 from ...text.rich import utf16_length
 from ...transport import Card, ChatRef, FileIn, Inbound, Inbox, Priority, SendFailed, TapIn
+from .. import Facts
 from . import render
 from .api import MAX_TOAST, BotApi
 from .decode import TRANSPORT, decode, move_in
 from .errors import ApiError
 from .lanes import Lanes
-from .poll import Facts, Poller
+from .poll import Poller
 
 log = structlog.get_logger(__name__)
 
