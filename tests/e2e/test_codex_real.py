@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.claude_real import Real
 from tests.support.clis import pinned
-from tests.support.codex_home import codex_home, fake_model, says, shell, uses
+from tests.support.codex_home import codex_home, says, shell, uses
 from tests.support.codex_real import real
 from untether.model import (
     Allow,
@@ -29,6 +29,7 @@ from untether.model import (
 )
 from untether.runners.codex import CodexRunner
 from untether.runners.codex.drift import compare, look
+from untether.runners.codex.spawn import native_program
 from untether.session import Attachment, Prompt, Say, SetEffort, SetModel, SetPermissionMode, StopTask
 
 pytestmark = pytest.mark.anyio
@@ -336,7 +337,7 @@ async def test_nothing_of_a_release_is_unknown(version: str, agent_cli: Callable
     assert compare(surface) == ()
 
 
-async def test_the_native_program_is_the_one_that_runs(codex: Path, tmp_path: Path) -> None:
-    with fake_model() as model:
-        environ = codex_home(tmp_path / "home", model.base_url, tmp_path)
-        assert "vendor" in CodexRunner({"command": str(codex)}).login_command(environ)[0]
+async def test_the_native_program_is_the_one_that_runs(codex: Path) -> None:
+    program, tools = native_program(str(codex), "/nowhere")
+    assert Path(program).read_bytes()[:4] == b"\x7fELF"
+    assert Path(tools).is_dir()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from untether.backends import EngineConfig
+from untether.backends import EngineConfig, Login
 from untether.model import ResumeToken
 from untether.process.environment import agent_environment
 from untether.runner_context import RunOptions
@@ -123,7 +122,7 @@ def test_it_is_never_stopped_by_sigint() -> None:
 
 
 def test_logging_in_without_a_browser() -> None:
-    assert CodexRunner({}).login_command({"PATH": os.devnull}) == ("codex", "login", "--device-auth")
+    assert BACKEND.login == Login(("login", "--device-auth"), takes_code=False)
 
 
 def test_what_a_release_has_anew_or_no_more() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...backends import EngineBackend, EngineConfig
+from ...backends import EngineBackend, EngineConfig, Login
 from . import spawn
 from .policies import APP_SERVER
 from .runner import CodexRunner, build_runner
@@ -24,4 +24,5 @@ BACKEND = EngineBackend(
     min_version=spawn.MIN_VERSION,
     capabilities=APP_SERVER,
     title="Codex",
+    login=Login(("login", "--device-auth"), takes_code=False),  # it prints an address and a code to type there
 )

@@ -62,10 +62,6 @@ class CodexRunner(ExecRunner):
     def dialect(self) -> Dialect:
         return CodexDialect(self.engine)
 
-    def login_command(self, environ: Mapping[str, str]) -> tuple[str, ...]:
-        """The command that logs in without a browser on this machine: it prints an address and a code."""
-        return (spawn.native_program(self.command(), environ.get("PATH", os.defpath))[0], "login", "--device-auth")
-
     async def drift(self, environ: Mapping[str, str]) -> tuple[str, ...]:
         """What the installed release has that is not known here, or has no more, a line each."""
         program = spawn.native_program(self.command(), environ.get("PATH", os.defpath))[0]
