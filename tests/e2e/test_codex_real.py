@@ -337,7 +337,7 @@ async def test_nothing_of_a_release_is_unknown(version: str, agent_cli: Callable
     assert compare(surface) == ()
 
 
-async def test_the_native_program_is_the_one_that_runs(codex: Path) -> None:
+def test_the_native_program_is_the_one_that_runs(codex: Path) -> None:
     program, tools = native_program(str(codex), "/nowhere")
     assert Path(program).read_bytes()[:4] == b"\x7fELF"
     assert Path(tools).is_dir()

@@ -89,12 +89,14 @@ def test_a_reason_is_said_before_the_refusal() -> None:
     talk = Talk().began()
     talk.asks_command()
     talk.decide("0", Deny("use make"))
-    steer, reply = talk.written[-2:]
+    assert talk.closed == [("0", "resolved", "denied")]
+    steer = talk.written[-1]
     assert steer["method"] == "turn/steer"
     assert steer["params"]["expectedTurnId"] == "turn-1"
     assert steer["params"]["input"][0]["text"] == "I refused this: use make"
-    assert reply == {"id": 0, "result": {"decision": "decline"}}
+    assert talk.replies(0) == []  # not before the reason was taken
     talk.answer("turn/steer", error="turn cannot be steered")
+    assert talk.replies(0) == [{"decision": "decline"}]
     warnings = [event.action.title for event in talk.of(ActionEvent) if event.action.kind == "warning"]
     assert warnings == ["Codex could not be told why that was refused"]
 
@@ -182,6 +184,7 @@ def test_a_question_that_is_skipped_is_told_to_the_agent() -> None:
     talk = Talk().began()
     talk.asks(INPUT, questions=QUESTIONS[:1])
     talk.decide("0", Deny())
+    talk.answer("turn/steer", {"turnId": "turn-1"})
     assert talk.replies(0) == [{"answers": {}}]
     assert "Decide yourself" in talk.sent("turn/steer")[0]["input"][0]["text"]
 
@@ -189,6 +192,7 @@ def test_a_question_that_is_skipped_is_told_to_the_agent() -> None:
 def test_questions_may_be_switched_off() -> None:
     talk = Talk(ask_questions=False).began()
     talk.feed({"method": INPUT, "id": 0, "params": {"threadId": THREAD, "turnId": "turn-1", "questions": QUESTIONS}})
+    talk.answer("turn/steer", {"turnId": "turn-1"})
     assert (talk.opened_requests, talk.replies(0)) == ([], [{"answers": {}}])
     assert "switched off" in talk.sent("turn/steer")[0]["input"][0]["text"]
     assert talk.asks_command(1).kind == "permission"
@@ -316,6 +320,7 @@ def test_unattended_it_is_refused_at_once(method: str, params: dict[str, Any], r
     talk = Talk(attended=False).began()
     talk.feed({"method": method, "id": 0, "params": {"threadId": THREAD, "turnId": "turn-1", **params}})
     assert talk.opened_requests == []
+    talk.answer("turn/steer", {"turnId": "turn-1"})
     assert talk.replies(0) == [reply]
     assert "Nobody is there" in talk.sent("turn/steer")[0]["input"][0]["text"]
     talk.says("Did what I could.")

@@ -7,7 +7,7 @@ request is refused at once.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -47,6 +47,7 @@ class Requests:
         self._output = output
         self._rpc = rpc
         self._seen: dict[str, None] = {}
+        self._held: dict[RequestId, tuple[RequestId, dict[str, Any]]] = {}  # replies, by the call they wait for
         self.open: dict[str, Request] = {}
         self.attended = True
         self.questions = True
@@ -63,8 +64,7 @@ class Requests:
             self._refuse(wire_id, asked, interaction)
             return
         if interaction.kind == "question" and not self.questions:
-            self._tell(asked, NO_QUESTIONS)
-            self._rpc.reply(wire_id, reply(asked, Deny()) or {})
+            self._reply(wire_id, asked, reply(asked, Deny()) or {}, beside=NO_QUESTIONS)
             return
         self.open[id] = Request(interaction, wire_id, asked, now)
         self._output.events.append(InteractionEvent(self._output.engine, interaction, "opened"))
@@ -72,8 +72,8 @@ class Requests:
     def _refuse(self, wire_id: RequestId, asked: Asked, interaction: Interaction) -> None:
         self.refused.append(brief(interaction))
         self._output.warning(f"Refused, since nobody attends this run: {brief(interaction)}")
-        self._tell(asked, UNATTENDED_QUESTION if interaction.kind == "question" else UNATTENDED)
-        self._rpc.reply(wire_id, reply(asked, Deny()) or {})
+        beside = UNATTENDED_QUESTION if interaction.kind == "question" else UNATTENDED
+        self._reply(wire_id, asked, reply(asked, Deny()) or {}, beside=beside)
 
     def decide(self, id: str, decision: Decision) -> bool:
         """Answer a request. False when it is not open, or when the decision makes no sense for it."""
@@ -81,21 +81,31 @@ class Requests:
         result = reply(request.asked, decision) if request is not None else None
         if request is None or result is None:
             return False
-        asked, reason = request.asked, "approved"
+        reason, beside = "approved", ""
         if isinstance(decision, Answers):
             reason = "answered"
         elif isinstance(decision, Deny):
             reason = "denied"
-            if not decision.interrupt and (text := _beside(asked, decision.reason.strip())):
-                self._tell(asked, text)
-        self._rpc.reply(request.wire_id, result)
+            beside = "" if decision.interrupt else _beside(request.asked, decision.reason.strip())
+        self._reply(request.wire_id, request.asked, result, beside=beside)
         self._close(id, "resolved", reason)
         return True
 
-    def _tell(self, asked: Asked, text: str) -> None:
-        """Say something to the agent that asks. Sent before the reply, so that its next model call has read it."""
-        params = {"threadId": asked.thread_id, "expectedTurnId": asked.turn_id or "", "input": [text_input(text)]}
-        self._rpc.ask("turn/steer", params)
+    def _reply(self, wire_id: RequestId, asked: Asked, result: dict[str, Any], *, beside: str = "") -> None:
+        """Answer a request. `beside` is said to the agent that asks, for the reply has no room for it.
+
+        The reply waits until that has been taken: else the next model call may be made without it (seen in 0.166.0).
+        """
+        if not beside:
+            self._rpc.reply(wire_id, result)
+            return
+        params = {"threadId": asked.thread_id, "expectedTurnId": asked.turn_id or "", "input": [text_input(beside)]}
+        self._held[self._rpc.ask("turn/steer", params)] = wire_id, result
+
+    def told(self, call: RequestId | None) -> None:
+        """What was said beside a reply was taken, or refused: the reply follows."""
+        if call is not None and (held := self._held.pop(call, None)) is not None:
+            self._rpc.reply(*held)
 
     def resolved(self, wire_id: RequestId | None) -> None:
         """Codex has an answer, ours or not."""

@@ -36,10 +36,12 @@ class Rpc:
         self._count = 0
         self._open: dict[RequestId, Call] = {}
 
-    def ask(self, method: str, params: dict[str, Any], *prompts: str) -> None:
+    def ask(self, method: str, params: dict[str, Any], *prompts: str) -> int:
+        """Returns the id of the request."""
         self._count += 1
         self._open[self._count] = Call(method, prompts)
         self._write({"method": method, "id": self._count, "params": params})
+        return self._count
 
     def notify(self, method: str) -> None:
         self._write({"method": method})

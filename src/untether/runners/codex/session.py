@@ -222,6 +222,7 @@ class CodexSession:
     def _answered(self, message: schema.Message) -> None:
         """An answer to a request of ours. Late, doubled and foreign ones come, and mean nothing."""
         call = self._parts.rpc.answered(message.id)
+        self._parts.requests.told(message.id)
         if call is None:
             self._stream.count("response")
         elif message.error is not None:
