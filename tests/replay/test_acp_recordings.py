@@ -69,12 +69,12 @@ def test_the_same_whatever_the_hash_seed() -> None:
         ("claude_acp_allow", True, "Done.", ""),
         ("claude_acp_reject", True, "Done.", ""),
         ("codex_acp_allow", True, "Done.", ""),
-        ("codex_acp_reject", False, "Looking.", "stopped"),
+        ("codex_acp_reject", False, "Looking.", "ended_early"),  # it is told to go on, and the recording is over
         ("codex_acp_zed", True, "Done.", ""),
         ("gemini_permission", True, "Done.", ""),
         ("opencode_cancel", False, "", "stopped"),
         ("opencode_load", True, "Again.", ""),
-        ("opencode_reject", False, "", "stopped"),
+        ("opencode_reject", False, "", "ended_early"),
         ("opencode_prompt_while_busy", True, "Second reply.", ""),
     ],
 )

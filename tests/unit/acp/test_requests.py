@@ -104,7 +104,11 @@ def test_without_a_rejection_a_denial_cancels_the_turn() -> None:
 
 @pytest.mark.parametrize(
     ("agent", "said"),
-    [("codex", "A denial also ends the turn."), ("claude", "After a denial the agent goes on"), ("", "is not known")],
+    [
+        ("codex", "A denial ends the agent's turn."),
+        ("claude", "After a denial the agent goes on"),
+        ("", "is not known"),
+    ],
 )
 def test_what_a_denial_does_to_the_turn_is_said(agent: str, said: str) -> None:
     talk = Talk(agent, mode="default" if agent != "codex" else "read-only")
@@ -139,17 +143,27 @@ def test_the_reason_of_a_denial_is_the_next_message_of_the_same_turn() -> None:
 
 
 @pytest.mark.parametrize(("agent", "reason"), [("codex", "cancelled"), ("opencode", "end_turn")])
-def test_a_turn_that_ends_with_the_denial_is_told_as_that(agent: str, reason: str) -> None:
+def test_an_agent_that_ends_its_turn_with_a_denial_is_told_to_go_on(agent: str, reason: str) -> None:
     talk = talking(agent)
     talk.decide(talk.asks(), Deny())
     talk.update("tool_call_update", toolCallId="t1", status="failed")
     talk.ends(reason)
+    assert talk.sent("session/prompt")[1]["prompt"][0]["text"].startswith("I refused this: ls -la\nGo on without it")
+    talk.says("Then not.")
+    talk.ends()
+    assert (talk.completed.ok, talk.completed.answer) == (True, "Then not.")
+
+
+def test_a_turn_of_an_unknown_agent_that_ends_with_a_denial_is_told_as_that() -> None:
+    talk = talking()
+    talk.decide(talk.asks(), Deny())
+    talk.ends("cancelled")
     assert (talk.completed.ok, talk.completed.outcome) == (False, "stopped")
     assert talk.completed.error == "Robo ended the turn after the denial."
 
 
 def test_an_agent_that_goes_on_after_a_denial() -> None:
-    talk = talking("opencode")
+    talk = talking("claude")
     talk.decide(talk.asks(), Deny())
     talk.says("Then not.")
     talk.ends()

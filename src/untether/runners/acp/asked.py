@@ -41,7 +41,7 @@ _EFFECTS = {
     "reject_always": "Holds from now on, as far as the agent takes it.",
 }
 _REJECTS = {
-    "ends": "A denial also ends the turn. With words of yours, the agent goes on with them.",
+    "ends": "A denial ends the agent's turn. It is then told to go on without this step, or what you say.",
     "goes_on": "After a denial the agent goes on without this step. It reads your words when it is done.",
     "": "Whether the agent goes on after a denial is not known. It reads your words when it is done.",
 }

@@ -1,7 +1,8 @@
 """The open permission requests, and how a decision is written to the agent.
 
 Requests are told apart by their JSON-RPC ids, which may be 0 or text; an interaction has an id of ours. The protocol
-has no place for a reason: words that come with a denial are the next message of the turn.
+has no place for a reason: words that come with a denial are the next message of the turn. An agent that ends its turn
+because of a denial is told in the same way to go on.
 """
 
 from __future__ import annotations
@@ -22,11 +23,16 @@ _NOBODY = (
     "in your answer what was left out."
 )
 
+_GO_ON = "Go on without it, or say why it is needed and ask what to do instead."
+
 
 class Open:
     """An open request."""
 
-    def __init__(self, id: jsonrpc.Id, interaction: Interaction, options: Options, since: float) -> None:
+    def __init__(
+        self, id: jsonrpc.Id, interaction: Interaction, options: Options, since: float, *, ends_turn: bool
+    ) -> None:
+        self.ends_turn = ends_turn  # by a denial, which is not what a person means by it
         self.request = id
         self.interaction = interaction
         self.options = options
@@ -63,7 +69,7 @@ class Permissions:
             what = step.shown.title if step.shown else interaction.act
             self._output.warning(f"Denied, since nobody is there to be asked: {what}")
             return
-        self.open[interaction.id] = Open(id, interaction, options, now)
+        self.open[interaction.id] = Open(id, interaction, options, now, ends_turn=agent.reject == "ends")
         self._output.events.append(InteractionEvent(self._output.engine, interaction, "opened"))
 
     def decide(self, id: str, decision: Decision) -> bool:
@@ -85,8 +91,9 @@ class Permissions:
                 self._select(pending.request, option)
                 self._close(id, "resolved", "denied")
                 self.denied = True
-                if reason.strip() and not interrupt:
-                    self._say(pending.interaction, reason.strip())
+                told = reason.strip() or (_GO_ON if pending.ends_turn and option else "")
+                if told and not interrupt:
+                    self._say(pending.interaction, told)
                 return interrupt or not option
             case Answers():
                 return False
