@@ -62,7 +62,8 @@ class EngineBackend:
     `build_runner(config, config_path)` makes the runner from the engine's table and the path of the file it is in; it
     raises ValueError with a message for the owner when the table is wrong. `cli_cmd` is the program that must be on
     PATH (None: none is needed), `install_cmd` how to get it, `min_version` the oldest one that works. `title` is how
-    people call it, by default the id. `login` is for `/auth`, None when it has to be done on the machine.
+    people call it, by default the id. `login` is for `/auth`, None when it has to be done on the machine. `note` is
+    what an owner should know before choosing it, such as that it is deprecated; shown where engines are listed.
     """
 
     id: str
@@ -73,6 +74,7 @@ class EngineBackend:
     capabilities: Capabilities = field(default_factory=Capabilities)
     title: str = ""
     login: Login | None = None
+    note: str = ""
 
     def __post_init__(self) -> None:
         if not self.title:

@@ -111,7 +111,7 @@ def find(group: Group[T], allow: Sequence[str] = ()) -> tuple[dict[str, Plugin],
     for id, plugins in sorted(by_id.items()):
         plugins.sort(key=lambda plugin: (not _is_own(plugin), plugin.dist))
         first, *others = plugins
-        if problem := _wrong_id(group, id, own=_is_own(first)):
+        if problem := wrong_id(group, id, own=_is_own(first)):
             errors += [LoadError(id, plugin.dist, problem) for plugin in plugins]
         elif not others:
             found[id] = first
@@ -150,7 +150,8 @@ def load(group: Group[T], plugin: Plugin) -> T:
     return backend
 
 
-def _wrong_id(group: Group[T], id: str, *, own: bool) -> str:
+def wrong_id(group: Group[T], id: str, *, own: bool) -> str:
+    """Why `id` can be none in this group, "" when it can. `own`: it is one of Untether's."""
     article = "an" if group.noun[0] in "aeiou" else "a"
     if not _ID.fullmatch(id):
         return f"{id!r} cannot be {article} {group.noun} id: use 1 to 32 of a-z, 0-9 and _."

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tests.contract import pi_stories as of_pi
@@ -16,6 +17,7 @@ from tests.contract.toy_engine import ToyRunner
 from tests.support.codex_talk import THREAD
 from untether.model import Allow, EngineId, ResumeToken, UntetherEvent
 from untether.runner import Runner
+from untether.runners import acp, amp, gemini
 from untether.runners.codex import CodexRunner
 from untether.runners.pi import PiRunner
 from untether.session import Decide, End, Input, Interrupt, ProcessExit, Prompt, StartFacts, Step, apply
@@ -150,3 +152,74 @@ STORIES = [
     pi_json("json_error_401", ok=False),
     pi("json: nothing at all", [], session=None, ok=False, settings={"mode": "json"}),
 ]
+
+
+def acp_runner() -> Runner:
+    config = {"type": "acp", "command": ["robo", "--acp"]}
+    return acp.backend("robo", config).build(config, Path("untether.toml"))
+
+
+def rpc(id: int, result: Any) -> bytes:
+    return frames({"jsonrpc": "2.0", "id": id, "result": result})[0]
+
+
+def told(name: str, /, **more: Any) -> bytes:
+    params = {"sessionId": "s-1", "update": {"sessionUpdate": name, **more}}
+    return frames({"jsonrpc": "2.0", "method": "session/update", "params": params})[0]
+
+
+def robo(name: str, rows: Sequence[bytes | Input], session: str | None = "s-1", **more: Any) -> Story:
+    return Story("robo", name, acp_runner, lambda: rows, session, **more)
+
+
+GREETED = rpc(1, {"protocolVersion": 1, "agentCapabilities": {"loadSession": True}})
+OPENED = [GREETED, rpc(2, {"sessionId": "s-1"})]
+CALL = told("tool_call", toolCallId="t1", title="ls", kind="execute", status="in_progress")
+DONE = [told("agent_message_chunk", content={"type": "text", "text": "Done."}), rpc(3, {"stopReason": "end_turn"})]
+STORIES += [
+    robo("answer", [*OPENED, CALL, *DONE], ok=True, answer="Done."),
+    robo("resumed", [*OPENED, *DONE], ok=True, answer="Done.", resumed=True),
+    robo("noise", [b"npm warn", b"[1]", *OPENED, b"{", told("odd"), *DONE, rpc(3, {})], ok=True, answer="Done."),
+    robo("lines after the end", [*OPENED, *DONE, CALL, *DONE], ok=True, answer="Done."),
+    robo("another version", [rpc(1, {"protocolVersion": 7})], session=None, ok=False),
+    robo("no session", [GREETED, rpc(2, {})], session=None, ok=False),
+    robo("nothing at all", [], session=None, ok=False),
+    robo("crash", [*OPENED, CALL, End(ProcessExit(signal="SIGSEGV"))], ok=False),
+    robo("stopped", [*OPENED, CALL, Interrupt(), End(ProcessExit(signal="SIGTERM", stopped=True))], ok=False),
+]
+
+
+def one_shot(engine: str, name: str, rows: Sequence[bytes | Input], session: str | None = "T-1", **more: Any) -> Story:
+    backend = {"gemini": gemini.BACKEND, "amp": amp.BACKEND}[engine]
+    return Story(engine, name, lambda: backend.build({}, Path("untether.toml")), lambda: rows, session, **more)
+
+
+INIT: dict[str, dict[str, Any]] = {
+    "gemini": {"type": "init", "session_id": "T-1"},
+    "amp": {"type": "system", "subtype": "init", "session_id": "T-1"},
+}
+USE: dict[str, dict[str, Any]] = {
+    "gemini": {"type": "tool_use", "tool_id": "t1", "tool_name": "run_shell_command", "parameters": {"command": "ls"}},
+    "amp": {
+        "type": "assistant",
+        "message": {"content": [{"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}]},
+    },
+}
+SAID: dict[str, dict[str, Any]] = {
+    "gemini": {"type": "message", "role": "assistant", "content": "Done."},
+    "amp": {"type": "assistant", "message": {"content": [{"type": "text", "text": "Done."}]}},
+}
+SUCCESS: dict[str, dict[str, Any]] = {
+    "gemini": {"type": "result", "status": "success"},
+    "amp": {"type": "result", "subtype": "success"},
+}
+for one in ("gemini", "amp"):
+    whole = frames(INIT[one], USE[one], SAID[one], SUCCESS[one])
+    STORIES += [
+        one_shot(one, "answer", whole, ok=True, answer="Done."),
+        one_shot(one, "resumed", frames(INIT[one], SAID[one], SUCCESS[one]), ok=True, answer="Done.", resumed=True),
+        one_shot(one, "noise", [b"npm warn", *whole, b"{", *whole], ok=True, answer="Done."),
+        one_shot(one, "no result", frames(INIT[one], USE[one], SAID[one]), ok=False),
+        one_shot(one, "nothing at all", [], session=None, ok=False),
+        one_shot(one, "crash", [*frames(INIT[one], USE[one]), End(ProcessExit(signal="SIGSEGV"))], ok=False),
+    ]

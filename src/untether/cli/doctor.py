@@ -82,6 +82,8 @@ async def _findings() -> AsyncIterator[Finding]:
             False, f"Plugin {problem.id}: {problem.message}", "Uninstall or update its package.", needed=False
         )
     for engine in found:
+        if not engines.counts(engine, found.default):
+            continue
         finding = await _engine(engine, needed=engine.id == found.default)
         yield finding
         if finding.ok and (lines := await engine.runner.drift(os.environ)):

@@ -48,6 +48,13 @@ def plugins() -> None:
             origin = f"{plugin.dist} {plugin.version}".strip()
             name = engine.backend.title if engine is not None else ""
             click.echo(f"{'✓' if here else '✗'} {id:<12} {origin:<28} {name:<16} {place}".rstrip())
+            if engine is not None and engine.backend.note:
+                click.echo(f"  {engine.backend.note}")
+        for engine in found if title == "Engines" else ():
+            if engine.id not in installed:
+                place = engine.path or f"not found; install it with: {engine.backend.install_cmd}"
+                mark = "✓" if engine.available else "✗"
+                click.echo(f"{mark} {engine.id:<12} {'in the settings':<28} {engine.backend.title:<16} {place}")
         for problem in wrong[title]:
             failed = True
             click.echo(f"✗ {problem.id:<12} {f'{problem.dist}: ' if problem.dist else ''}{problem.message}")

@@ -34,7 +34,8 @@ async def first_screen(
                 tasks.start_soon(_check, engine, refused)
             if api is not None:
                 tasks.start_soon(_bot_name, api, names)
-    found = [_engine(engine, refused.get(engine.id, ""), is_default=engine.id == engines.default) for engine in engines]
+    shown = [engine for engine in engines if engine_list.counts(engine, engines.default)]
+    found = [_engine(engine, refused.get(engine.id, ""), is_default=engine.id == engines.default) for engine in shown]
     missing = [f"{name} (not driven by this version yet)" for name in engine_list.planned(os.environ)]
     program = _program()
     lines = {
@@ -77,7 +78,8 @@ def _engine(engine: Engine, refused: str, *, is_default: bool) -> str:
         return f"{engine.id}{mark} cannot be used: {refused}"
     name = " ".join(part for part in (engine.id, engine.runner.cli_version) if part)
     form = "" if engine.runner.interactive else " (cannot ask for permission)"
-    return f"{name}{mark}{form}"
+    note = f" ({engine.backend.note})" if engine.backend.note else ""
+    return f"{name}{mark}{form}{note}"
 
 
 def _program() -> str:

@@ -195,6 +195,11 @@ class Settings:
         table = self.engine(engine_id)
         return dict(table) if isinstance(table, Mapping) else table.model_dump()
 
+    def typed_engines(self) -> dict[str, dict[str, Any]]:
+        """The tables of `[engines]` that say by `type` what they are, and so make an engine of their own."""
+        tables = self.values.engines.model_extra or {}
+        return {name: dict(table) for name, table in tables.items() if isinstance(table.get("type"), str)}
+
     def transport(self, transport_id: str) -> Mapping[str, Any]:
         """The table of a plugin's transport as it stands, empty when absent."""
         table: Mapping[str, Any] = (self.values.transports.model_extra or {}).get(transport_id, {})
