@@ -62,7 +62,7 @@ class FakeChat:
         self.failures: list[SendFailed] = []
         self.files: dict[str, bytes] = {}
         self._changed = anyio.Event()
-        self._ids = itertools.count(1)
+        self.numbers = itertools.count(1)  # of messages
         self._keys = itertools.count(1)
         self.inbox: Inbox | None = None
 
@@ -85,7 +85,7 @@ class FakeChat:
     async def send(self, chat: ChatRef, card: Card, priority: int) -> str:
         if self.failures:
             raise self.failures.pop(0)
-        shown = Shown(str(next(self._ids)), chat, card)
+        shown = Shown(str(next(self.numbers)), chat, card)
         self.messages.append(shown)
         self._note()
         return shown.message_id
@@ -131,7 +131,7 @@ class FakeChat:
         forwarded: bool = False,
     ) -> str:
         """Send a message and return its id; it is stored when this returns."""
-        message_id = f"u{next(self._ids)}"
+        message_id = f"u{next(self.numbers)}"
         reply = ReplyTo(reply_to.message_id, reply_to.text, ours=True) if reply_to else None
         message = MessageIn(ChatRef(self.name, chat, thread), by, message_id, text, 0.0, reply, files)
         await self._store(msgspec.structs.replace(message, album=album, forwarded=forwarded), key)

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import TypeVar
 
 import anyio
+import msgspec
 import pytest
 
-from tests.support.chat import FakeChat, office_with
+from tests.support.chat import ANN, FakeChat, office_with
 from untether.conversation.office import Office
 from untether.store import deliveries, runs, threads, updates
 from untether.store.database import Database
+from untether.store.migrate import load_migrations
+from untether.transport import ChatRef, MessageIn
 
 pytestmark = pytest.mark.anyio
 T = TypeVar("T")
@@ -53,14 +56,34 @@ def answers(office: Office, role: str = "answer") -> int:
     return office.services.db.read(count)
 
 
+async def stored(folder: Path, chat: FakeChat, *texts: str) -> None:
+    """Messages of Ann's that came in while nobody was there."""
+    items = []
+    for text in texts:
+        number = next(chat.numbers)
+        message = MessageIn(ChatRef(chat.name, "1"), ANN, f"u{number}", text, 0.0)
+        items.append((f"c{number}", msgspec.json.encode(message)))
+    async with Database(folder / "untether.db", migrations=load_migrations()) as db:
+        await db.write(lambda conn: updates.store(conn, chat.name, items, 0.0))
+
+
 async def cut(folder: Path, chat: FakeChat, monkeypatch: pytest.MonkeyPatch, last: int, *texts: str) -> None:
-    """Run an office on messages until `last` writes are done or all is settled."""
+    """Run an office on messages until `last` writes are done, from its start on, or all is settled."""
+    await stored(folder, chat, *texts)
+    left = last
+    write = Database.write
+
+    async def counted(self: Database, job: Callable[[sqlite3.Connection], T]) -> T:
+        nonlocal left
+        if left <= 0:
+            raise PowerCut
+        left -= 1
+        return await write(self, job)
+
     with monkeypatch.context() as patch:
+        patch.setattr(Database, "write", counted)
         try:
             async with office_with(folder, chat) as office:
-                for text in texts:
-                    await chat.say(text)
-                Writes(office.services.db, patch, last)
                 await chat.until(lambda: settled(office))
         except BaseExceptionGroup as group:
             _, others = group.split(PowerCut)
