@@ -312,7 +312,8 @@ def test_what_is_not_there_cannot_be_stopped_or_restarted(tmp_path: Path) -> Non
 
 
 async def test_a_second_bridge_on_one_bot_is_refused(tmp_path: Path) -> None:
-    async with telegram_world(tmp_path / "first") as (server, ann, _):
+    async with telegram_world(tmp_path / "first") as (server, ann, first):
+        await first.wait_for_line(r"Telegram ")  # it has the lock
         second = bridge_in(tmp_path / "second", telegram_table(server, ann.chat) + ANY_PORT)
         second.env["HOME"] = str(tmp_path / "first" / "home")
         async with AsyncBridge(second) as running:
