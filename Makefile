@@ -35,7 +35,7 @@ format: ## rewrite the sources as `make check` wants them
 e2e: ## end-to-end tests with the real agent CLIs (needs npm; versions in tests/clis.toml)
 	@sh tools/setup dev
 	$(PYTHON_BIN) tools/install-clis
-	$(PYTHON_BIN) -m pytest -n 2 --timeout 180 tests/e2e $(ARGS)
+	$(PYTHON_BIN) -m pytest -n 4 --timeout 180 tests/e2e $(ARGS)
 
 browser: ## tests of the web console in a browser (needs chromium)
 	@sh tools/setup browser
